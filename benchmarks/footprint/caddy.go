@@ -81,7 +81,8 @@ const (
 // idle is how long a Caddy has had nothing to do when its memory is measured.
 const idle = 4 * time.Second
 
-// idleMemory returns the resident memory, in bytes by part, of a Caddy that has answered one request.
+// idleMemory returns the resident memory, in bytes by part, of a Caddy that has answered one request, or as many
+// as there are keys.
 func (s *settings) idleMemory(ctx context.Context, folder string, sd side) (map[string]int64, error) {
 	c, err := s.run(ctx, folder, sd)
 	if err != nil {
@@ -90,6 +91,11 @@ func (s *settings) idleMemory(ctx context.Context, folder string, sd side) (map[
 	defer c.Stop()
 	if _, err := c.answer("one"); err != nil {
 		return nil, err
+	}
+	if sd.keys {
+		if err := c.flood(ctx, s.keys); err != nil {
+			return nil, err
+		}
 	}
 	time.Sleep(idle)
 	file, err := os.Open(fmt.Sprintf("/proc/%d/smaps", c.PID()))

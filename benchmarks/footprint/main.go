@@ -21,6 +21,7 @@ import (
 // settings are what the flags say.
 type settings struct {
 	rows    int // in the database of starts
+	keys    int // that have come to the last side
 	repeats int
 	scratch string
 	caddys  [2]string // the programs: plain, and with this module
@@ -29,6 +30,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.IntVar(&s.rows, "rows", 1_000_000, "rows in the database that Caddy starts with")
+	flag.IntVar(&s.keys, "keys", 100_000, "keys whose memory is measured")
 	flag.IntVar(&s.repeats, "repeats", 7, "starts of each kind")
 	flag.Parse()
 	os.Setenv("CGO_ENABLED", "0") // for builds, as releases are built
@@ -88,12 +90,14 @@ func evict(name string) error {
 }
 
 // sides are the Caddys that are compared.
-var sides = []side{{name: "plain"}, {name: "module unused", tally: true}, {name: "a zone", tally: true, zone: true}}
+var sides = []side{{name: "plain"}, {name: "module unused", tally: true}, {name: "a zone", tally: true, zone: true},
+	{name: "many keys", tally: true, zone: true, keys: true}}
 
 // side is a way to run a Caddy.
 type side struct {
 	name        string
 	tally, zone bool
+	keys        bool // many have come, each once
 }
 
 // memory compares the resident memory of Caddys that have answered one request.
@@ -125,7 +129,12 @@ func (s *settings) memory(ctx context.Context) error {
 		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%s\t%.1f\t\n", side.name, lab.Median(p[own]), lab.Median(p[binary]), lab.Median(p[other]),
 			lab.Spread(p[all]), lab.Median(p[all])-plain)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	gained := lab.Median(parts[3][all]) - lab.Median(parts[2][all])
+	fmt.Printf("each of %d keys, over one: %.0f B resident\n", s.keys, gained*(1<<20)/float64(s.keys))
+	return nil
 }
 
 func mebi(bytes int64) float64 { return float64(bytes) / (1 << 20) }

@@ -123,15 +123,15 @@ func (s *settings) runOnce(ctx context.Context, folder string, end func(*caddy))
 	}
 	if _, err = c.answer(usedUp); err == nil {
 		time.Sleep(time.Second) // the journal is in use by then
-		err = c.flood(ctx)
+		err = c.flood(ctx, late)
 	}
 	end(c)
 	return folder, err
 }
 
-// flood sends a request with a new key each.
-func (c *caddy) flood(ctx context.Context) error {
-	_, err := load.HTTP(ctx, c.address, 16, load.Load{Requests: late}, func(b []byte, number int64) []byte {
+// flood sends a request with each of so many new keys.
+func (c *caddy) flood(ctx context.Context, keys int) error {
+	_, err := load.HTTP(ctx, c.address, 16, load.Load{Requests: int64(keys)}, func(b []byte, number int64) []byte {
 		return fmt.Appendf(b, "GET / HTTP/1.1\r\nHost: %s\r\nX-Key: late-%d\r\n\r\n", c.address, number)
 	})
 	return err

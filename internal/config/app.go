@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
@@ -29,7 +30,7 @@ type App struct {
 	// requests since the last time, and for at least a minute, is freed. Default: 1m.
 	CleanupInterval caddy.Duration `json:"cleanup_interval,omitempty"`
 
-	// The most counts in memory, at least 1000: one per key and limit. In zones that count per
+	// The most counts in memory, 1000 to 33554432: one per key and limit. In zones that count per
 	// `client` each client also takes one for its record, and each network one per limit and one
 	// for its pressure: up to four per client with one limit. Further clients are still limited,
 	// but each of their requests needs the database. Default: 1000000.
@@ -121,8 +122,8 @@ func (a *App) check() error {
 	switch {
 	case a.CleanupInterval != 0 && time.Duration(a.CleanupInterval) < time.Second:
 		return fmt.Errorf("cleanup_interval: must be at least 1s, got %v", time.Duration(a.CleanupInterval))
-	case a.MaxKeys != 0 && a.MaxKeys < 1000:
-		return fmt.Errorf("max_keys: must be at least 1000, got %d", a.MaxKeys)
+	case a.MaxKeys != 0 && (a.MaxKeys < 1000 || a.MaxKeys > engine.MostKeys):
+		return fmt.Errorf("max_keys: must be between 1000 and %d, got %d", engine.MostKeys, a.MaxKeys)
 	case a.StoreTimeout != 0 && time.Duration(a.StoreTimeout) < time.Millisecond:
 		return fmt.Errorf("store_timeout: must be at least 1ms, got %v", time.Duration(a.StoreTimeout))
 	case a.DegradedLimit != 0 && (a.DegradedLimit < 1 || a.DegradedLimit > 100):

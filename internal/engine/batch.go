@@ -154,7 +154,7 @@ func (b *batch) claimLocked(c cell, d *Debit, now int64) *entry {
 	}
 	b.giveWithLocked(e, now)
 	c.setLimitLocked(d.Limit)
-	c.changeRareLocked(func(r *rare) {
+	c.changeRareLocked(func(r *busy) {
 		r.open = e
 		r.inFlight++
 	})
@@ -185,7 +185,7 @@ func (b *batch) giveLocked(c cell, limit *Limit, lease limiter.Lease, settles in
 	b.entries = slices.Insert(b.entries, b.gives, e)
 	b.gives++
 	if b.entryOf(c) == nil {
-		c.changeRareLocked(func(r *rare) { r.open = e })
+		c.changeRareLocked(func(r *busy) { r.open = e })
 	}
 	c.rare().open.given += settles
 }

@@ -80,7 +80,7 @@ func (c cell) blocks() *block {
 // setBlocksLocked replaces the blocks.
 func (c cell) setBlocksLocked(newest *block) {
 	if c.blocks() != newest && !c.Dead() {
-		c.changeRareLocked(func(r *rare) { r.newest.Store(newest) })
+		c.withRareLocked(func(r *rare) { r.newest.Store(newest) })
 	}
 }
 

@@ -190,7 +190,7 @@ func (c cell) setLimitLocked(limit *Limit) {
 	}
 	was := c.limitIs
 	if c.limitIs = c.table.limits.number(limit); c.limitIs == otherLimit || was == otherLimit {
-		c.changeRareLocked(func(r *rare) {
+		c.changeRareLocked(func(r *busy) {
 			if r.limit = nil; c.limitIs == otherLimit {
 				r.limit = limit
 			}
@@ -203,7 +203,7 @@ func (c cell) setLocalLocked(local *local) {
 	if c.Dead() {
 		return
 	}
-	c.changeRareLocked(func(r *rare) { r.local = local })
+	c.changeRareLocked(func(r *busy) { r.local = local })
 }
 
 // spendableLocked reports whether the lease covers a debit. Units that may be given back are spent

@@ -75,7 +75,7 @@ func TestRareFieldsBelongToTheirCells(t *testing.T) {
 	for range steps {
 		i := rng.IntN(cells)
 		want[i] = rng.Int32N(3)
-		all[i].changeRareLocked(func(r *rare) { r.inFlight = want[i] })
+		all[i].changeRareLocked(func(r *busy) { r.inFlight = want[i] })
 		used := 0
 		for i, c := range all {
 			if c.rare().inFlight != want[i] || (c.rare() != &noRare) != (want[i] > 0) {

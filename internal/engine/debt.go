@@ -66,6 +66,6 @@ func (b *batch) addChargeLocked(c cell, limit *Limit, charge limiter.Charge) *en
 		e.given = last.given
 	}
 	b.entries = append(b.entries, e)
-	c.changeRareLocked(func(r *rare) { r.open = e })
+	c.changeRareLocked(func(r *busy) { r.open = e })
 	return e
 }

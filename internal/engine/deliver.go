@@ -146,7 +146,7 @@ func (e *entry) answeredLocked() {
 	if e.cost == 0 && c.rare().open != e {
 		return
 	}
-	c.changeRareLocked(func(r *rare) {
+	c.changeRareLocked(func(r *busy) {
 		if e.cost > 0 {
 			r.inFlight--
 		}

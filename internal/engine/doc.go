@@ -101,10 +101,10 @@
 //	  block        decision leases operators
 //	  body         decision leases store fleet operators
 //	  bucketBody   leases
+//	  busy         engine decision leases store outage operators
 //	  cells        decision store operators
 //	  clientState  engine decision store operators
 //	  knowledge    decision leases store fleet operators
-//	  rare         engine decision leases store outage operators
 //	  slotBody     leases
 //	decision   all or none of the debits of a request, pending debits, violations: decide.go
 //	  holds        leases

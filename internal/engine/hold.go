@@ -11,7 +11,7 @@ type holds struct {
 }
 
 // hold counts a request or a postponed lease, and returns the mark.
-func (r *rare) hold() (mark uint32) {
+func (r *busy) hold() (mark uint32) {
 	if r.holds == nil {
 		r.holds = new(holds)
 	}
@@ -21,7 +21,7 @@ func (r *rare) hold() (mark uint32) {
 
 // holdLocked counts a request that holds the units it has spent.
 func (p *Pending) holdLocked(now int64) {
-	p.cell.changeRareLocked(func(r *rare) {
+	p.cell.changeRareLocked(func(r *busy) {
 		p.mark = r.hold()
 		if !p.debt && !p.limit.CountsSlots() {
 			r.holds.bucket.Add(&p.limit.Rate, now, p.cost)
@@ -84,7 +84,7 @@ func (p *Pending) chargeMore(units int64) {
 
 // endHoldLocked removes a request from the holds.
 func (c cell) endHoldLocked() {
-	c.changeRareLocked(func(r *rare) {
+	c.changeRareLocked(func(r *busy) {
 		if r.holds.requests--; r.holds.requests == 0 {
 			r.holds = nil
 		}

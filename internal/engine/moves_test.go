@@ -35,7 +35,7 @@ func TestMovesKeepTheStateOfCells(t *testing.T) {
 		c.setLimitLocked(limit)
 		c.setBlocksLocked(&block{until: math.MaxInt64})
 		c.setLocalLocked(new(local))
-		c.changeRareLocked(func(r *rare) { r.open, r.shares = &entry{cell: c}, true })
+		c.changeRareLocked(func(r *busy) { r.open, r.shares = &entry{cell: c}, true })
 		was, known, room := c.rare().copied(nil), c.known, c.headroom
 		table.Copy(&c.Entry, &to.Entry)
 		r := to.rare()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine/clock"
+	"github.com/caddy-tally/caddy-tally/internal/engine/table"
 	"github.com/caddy-tally/caddy-tally/limiter/reputation"
 	"github.com/caddy-tally/caddy-tally/storage"
 )
@@ -28,7 +29,7 @@ type Options struct {
 	// [storage.Local].
 	NameAtOnce func(id storage.LimitID, key string, remembered time.Duration, now int64) (Name, bool)
 
-	// MaxKeys is the maximum number of keys in memory, counted once per limit. At least 1; zero
+	// MaxKeys is the maximum number of keys in memory, counted once per limit. 1 to [MostKeys]; zero
 	// means 1,000,000.
 	MaxKeys int
 
@@ -97,9 +98,10 @@ type Name struct {
 	From, Until int64
 }
 
-// Defaults of [Options].
+// Defaults and bounds of [Options].
 const (
 	DefaultMaxKeys         = 1_000_000
+	MostKeys               = table.MaxEntries
 	defaultCleanupInterval = time.Minute
 	defaultDegradedPercent = 40
 )

@@ -15,7 +15,7 @@ type postponed struct {
 // postponeLocked schedules a lease to be given back later. Its cell must be locked.
 func (q *queue) postponeLocked(c cell, limit *Limit, lease limiter.Lease) {
 	p := postponed{cell: c, limit: limit, lease: lease}
-	c.changeRareLocked(func(r *rare) { p.mark = r.hold() })
+	c.changeRareLocked(func(r *busy) { p.mark = r.hold() })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.later = append(q.later, p)

@@ -3,10 +3,15 @@ package engine // cells
 import "sync/atomic"
 
 // rare holds fields that few cells have, most of them for a short time. All but newest are guarded
-// by the lock of the cell.
+// by the lock of the cell. A blocked cell mostly has no claims, which therefore take no memory then.
 type rare struct {
 	body   *body
 	newest atomic.Pointer[block] // the newest known refusal; written under the lock of the cell, read without
+	*busy                        // noBusy if zero
+}
+
+// busy are the rare fields beside blocks.
+type busy struct {
 	// the cell's last entry, in the last batch with an entry of it, until that is answered
 	open     *entry
 	local    *local // decisions without the store, or nil
@@ -16,14 +21,11 @@ type rare struct {
 	shares   bool   // the answer to these claims shares units that came back meanwhile, see shareLocked
 }
 
-// isZero reports whether the cell needs no rare fields.
-func (r *rare) isZero() bool {
-	return r.newest.Load() == nil && r.open == nil && r.local == nil && r.holds == nil && r.limit == nil &&
-		r.inFlight == 0 && !r.shares
-}
+// noBusy are such fields that are zero. Nobody changes them.
+var noBusy = new(busy)
 
 // noRare are the rare fields of cells that have none. Nobody changes them.
-var noRare rare
+var noRare = rare{busy: noBusy}
 
 // rare returns the rare fields of a cell, to be read, or noRare if they are zero. The blocks among them may be
 // read without the lock of the cell.
@@ -38,15 +40,27 @@ func (c cell) rare() *rare {
 	return &noRare // they became zero meanwhile
 }
 
-// changeRareLocked changes the rare fields, and drops them if they become zero.
-func (c cell) changeRareLocked(change func(*rare)) {
+// changeRareLocked changes the rare fields, and drops them if they become zero. Blocks are changed by setBlocksLocked.
+func (c cell) changeRareLocked(change func(*busy)) {
+	c.withRareLocked(func(r *rare) {
+		if r.busy == noBusy {
+			r.busy = new(busy)
+		}
+		if change(r.busy); *r.busy == *noBusy {
+			r.busy = noBusy
+		}
+	})
+}
+
+// withRareLocked calls f with rare fields of the cell's own. It drops them if they become zero.
+func (c cell) withRareLocked(f func(*rare)) {
 	r := c.rare()
 	had := r != &noRare
 	if !had {
-		r = &rare{body: c.body}
+		r = &rare{body: c.body, busy: noBusy}
 	}
-	change(r)
-	switch isZero := r.isZero(); {
+	f(r)
+	switch isZero := r.newest.Load() == nil && r.busy == noBusy; {
 	case had && isZero:
 		number := c.Number()
 		c.SetNumber(0)
@@ -61,8 +75,11 @@ func (t *cells) Drop(number uint32) { t.rares.Remove(number) }
 
 // copied returns a copy of the fields for another body.
 func (r *rare) copied(b *body) *rare {
-	fresh := &rare{body: b, open: r.open, local: r.local, holds: r.holds, limit: r.limit, inFlight: r.inFlight,
-		shares: r.shares}
+	fresh := &rare{body: b, busy: noBusy}
+	if r.busy != noBusy {
+		own := *r.busy
+		fresh.busy = &own
+	}
 	fresh.newest.Store(r.newest.Load())
 	return fresh
 }

@@ -265,7 +265,7 @@ func (b *batch) renewLocked(c cell, d *Debit, re renewal, now int64) {
 	} else if last := b.entryOf(c); last != nil {
 		e.given = last.given
 	}
-	c.changeRareLocked(func(r *rare) {
+	c.changeRareLocked(func(r *busy) {
 		r.open = e
 		r.inFlight++
 	})

@@ -19,7 +19,7 @@ func (l *leases) shareLocked(c cell, limit *Limit) {
 	switch {
 	case units <= limit.Capacity()/headroomShare || !l.conn.mayShare():
 	case c.rare().inFlight > 0:
-		c.changeRareLocked(func(r *rare) { r.shares = true })
+		c.changeRareLocked(func(r *busy) { r.shares = true })
 	default:
 		l.giveBackLocked(c)
 	}
@@ -31,7 +31,7 @@ func (l *leases) shareAnsweredLocked(c cell, limit *Limit) {
 	if r := c.rare(); !r.shares || r.inFlight > 0 {
 		return
 	}
-	c.changeRareLocked(func(r *rare) { r.shares = false })
+	c.changeRareLocked(func(r *busy) { r.shares = false })
 	l.shareLocked(c, limit)
 }
 

@@ -256,7 +256,7 @@ func TestPaceOfALeaseThatEndsInTheSameSlot(t *testing.T) {
 	c.setLeaseLocked(limiter.Lease{Units: 10, Spent: 30, Used: 500, At: slot + 3, Span: 10})
 	c.slotsLocked().ahead, c.slotsLocked().phase = 10, 0
 	en := &entry{cell: c, limit: limit, renews: true, cost: 1, grant: limiter.Grant{Lease: limiter.Lease{Units: 20, At: slot + 3, Used: 530, Span: 3}}}
-	c.changeRareLocked(func(r *rare) { r.open = en; r.inFlight++ })
+	c.changeRareLocked(func(r *busy) { r.open = en; r.inFlight++ })
 	c.Unlock()
 	f.committer.leases.deliver(en, now)
 	c.Lock()

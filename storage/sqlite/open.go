@@ -22,8 +22,8 @@ const (
 	// openTries bounds how often one Open sets a damaged database aside.
 	openTries = 3
 
-	writerCache = 32 << 10 // KiB of pages that the write connection may cache
-	sideCache   = 256      // KiB; the checkpointing connection keeps no pages
+	writerCache = 4 << 10 // KiB of pages that the write connection may cache; each takes twice its size (decision 186)
+	sideCache   = 256     // KiB; the checkpointing connection keeps no pages
 )
 
 // Store is a [storage.Local] in an SQLite database. Its methods are safe for concurrent use.

@@ -33,15 +33,24 @@ type chunks struct {
 	live    uintptr         // bytes of their entries in use, which aren't dead
 }
 
-// address says where an entry is: the number of an object, and how many bytes from its beginning. It
-// is not 0.
-type address uint64
+// address says where an entry is: the number of an object, and how many words of 8 bytes from its beginning, in the
+// last placeBits. It is not 0.
+type address uint32
 
-func (a address) number() uint32 { return uint32(a >> 32) }
+const (
+	placeBits  = 12 // maxChunk has as many words
+	numberBits = 32 - placeBits
+)
+
+func addressOf(number uint32, bytes uintptr) address {
+	return address(number<<placeBits | uint32(bytes/8))
+}
+
+func (a address) number() uint32 { return uint32(a >> placeBits) }
 
 // in returns the entry at an address. first is the first entry of the object.
 func (a address) in(first *Entry) *Entry {
-	return (*Entry)(unsafe.Add(unsafe.Pointer(first), uint32(a)))
+	return (*Entry)(unsafe.Add(unsafe.Pointer(first), a%(1<<placeBits)*8))
 }
 
 // entry returns the entry at an address. The shard is locked, and the entry isn't dead.
@@ -57,10 +66,10 @@ type chunk struct {
 }
 
 const (
-	maxChunk    = 32 << 10 // bytes
-	maxInChunk  = 1 << 10  // bytes of an entry
-	entryShare  = 16       // bytes of a chunk for each entry of its shard, at most: a seventh of a small one
-	leastInside = 8        // entries that a chunk has room for
+	maxChunk    = 8 << placeBits // bytes: 32 KiB
+	maxInChunk  = 1 << 10        // bytes of an entry
+	entryShare  = 16             // bytes of a chunk for each entry of its shard, at most: a seventh of a small one
+	leastInside = 8              // entries that a chunk has room for
 )
 
 // chunkSize returns the size of the next chunk of a shard, which grows with the shard.
@@ -82,7 +91,7 @@ func (t *Table) newEntryLocked(s *shard, kind uint8, id storage.LimitID, key []b
 		e, at = s.chunks.take(size, s.chunkSize())
 	}
 	if at == 0 {
-		at = address(s.chunks.objects.Add(e)) << 32
+		at = addressOf(s.chunks.objects.Add(e), 0)
 	}
 	e.ID, e.hash, e.text = id, hash, uint32(len(key))<<kindBits|uint32(kind)
 	if k.New == nil {
@@ -104,7 +113,7 @@ func (cs *chunks) take(size, chunkSize uintptr) (*Entry, address) {
 			cs.drop(full)
 		}
 	}
-	e, at := cs.open.at(cs.open.used), address(cs.open.number)<<32|address(cs.open.used)
+	e, at := cs.open.at(cs.open.used), addressOf(cs.open.number, cs.open.used)
 	cs.open.used += size
 	cs.open.live += size
 	cs.live += size
@@ -213,7 +222,7 @@ func (t *Table) moveLocked(s *shard, from *Entry) bool {
 	to, at := t.newEntryLocked(s, from.Kind(), from.ID, t.Text(from), from.hash)
 	to.unused.Store(from.unused.Load())
 	t.owner.Copy(from, to)
-	was := s.placeOfLocked(from).Swap(uint64(at))
+	was := s.placeOfLocked(from).Swap(uint32(at))
 	t.endLocked(from, moved) // after the new one is found
 	t.freeLocked(s, address(was))
 	return true

@@ -22,10 +22,13 @@ const (
 	shardBits    = 6
 	shardCount   = 1 << shardBits
 	firstBuckets = 2
-	bucketSize   = 6  // so that a bucket fills a cache line
-	maxFill      = 4  // entries per bucket, on average
+	bucketSize   = 12 // so that a bucket fills a cache line
+	maxFill      = 8  // entries per bucket, on average
 	clockSteps   = 16 // entries inspected for one eviction, or a few more
 )
+
+// MaxEntries is the most entries that a table may be asked to hold. A shard has numbers for twice its part of them.
+const MaxEntries = shardCount << (numberBits - 1)
 
 // Table finds entries by limit and key. Looking one up takes no lock; adding and
 // removing them locks one of its shards.
@@ -86,9 +89,9 @@ type buckets struct {
 // bucket holds entries with the same last bits of their hashes. It is changed under the lock of the
 // shard, and read without.
 type bucket struct {
-	tags    atomic.Uint64             // byte i is the tag of entry i, so that few others are inspected
-	entries [bucketSize]atomic.Uint64 // their addresses; 0 where there is none
-	more    atomic.Uint64             // the index of a spare bucket if the entries don't fit, or 0; never removed
+	tags    [bucketSize / 4]atomic.Uint32 // byte i%4 of word i/4 is the tag of entry i, so that few others are inspected
+	entries [bucketSize]atomic.Uint32     // their addresses; 0 where there is none
+	more    atomic.Uint32                 // the index of a spare bucket if the entries don't fit, or 0; never removed
 }
 
 // Init makes an empty table of at most max entries of some kinds, which are numbered in their order.
@@ -138,28 +141,34 @@ func (t *Table) find(s *shard, id storage.LimitID, key []byte, hash uint32) *Ent
 // meanwhile.
 func (t *Table) findIn(s *shard, bs *buckets, id storage.LimitID, key []byte, hash uint32) (found *Entry, ok bool) {
 	for b := bs.of(hash); b != nil; b = bs.next(b) {
-		tags := b.tags.Load()
-		for i := range b.entries {
-			if byte(tags>>(8*i)) != tagOf(hash) {
-				continue
-			}
-			e, ok := s.read(bs, &b.entries[i])
-			if !ok {
-				return nil, false
-			}
-			if e != nil && t.is(e, id, key, hash) {
-				return e, true
+		for i := range b.tags {
+			for same := sameBytes(b.tags[i].Load(), tagOf(hash)); same != 0; same &= same - 1 {
+				e, ok := s.read(bs, &b.entries[4*i+bits.TrailingZeros32(same)/8])
+				if !ok {
+					return nil, false
+				}
+				if e != nil && t.is(e, id, key, hash) {
+					return e, true
+				}
 			}
 		}
 	}
 	return nil, true
 }
 
+// sameBytes returns a word with the first bit set of each byte of a word that is the same as another byte, and of few
+// others.
+func sameBytes(word uint32, other byte) uint32 {
+	const ones = 0x01010101
+	word ^= uint32(other) * ones
+	return (word - ones) &^ word & (ones << 7)
+}
+
 // read returns the entry whose address is at a place in some buckets of the shard, or nil if there is
 // none. ok is false if something has changed meanwhile. Addresses leave the present buckets before
 // their number is used again. So if the buckets are the present ones, with the address still there, and
 // the number stood for one object all the time, the entry is in it.
-func (s *shard) read(bs *buckets, place *atomic.Uint64) (e *Entry, ok bool) {
+func (s *shard) read(bs *buckets, place *atomic.Uint32) (e *Entry, ok bool) {
 	at := address(place.Load())
 	if at == 0 {
 		return nil, true
@@ -250,7 +259,7 @@ func (bs *buckets) link(hash uint32, at address) bool {
 			if bs.used == len(bs.all) {
 				return false
 			}
-			b.more.Store(uint64(bs.used))
+			b.more.Store(uint32(bs.used))
 			bs.used++
 		}
 		b = bs.next(b)
@@ -262,9 +271,9 @@ func (bs *buckets) link(hash uint32, at address) bool {
 func (b *bucket) put(hash uint32, at address) bool {
 	for i := range b.entries {
 		if b.entries[i].Load() == 0 {
-			b.entries[i].Store(uint64(at))
-			others := b.tags.Load() &^ (0xff << (8 * i))
-			b.tags.Store(others | uint64(tagOf(hash))<<(8*i))
+			b.entries[i].Store(uint32(at))
+			tags, shift := &b.tags[i/4], i%4*8
+			tags.Store(tags.Load()&^(0xff<<shift) | uint32(tagOf(hash))<<shift)
 			return true
 		}
 	}
@@ -272,7 +281,7 @@ func (b *bucket) put(hash uint32, at address) bool {
 }
 
 // placeOfLocked returns the place of an entry's address in the shard.
-func (s *shard) placeOfLocked(e *Entry) *atomic.Uint64 {
+func (s *shard) placeOfLocked(e *Entry) *atomic.Uint32 {
 	bs := s.buckets.Load()
 	for place, other := range s.chainLocked(bs.of(e.hash)) {
 		if other == e {
@@ -283,9 +292,9 @@ func (s *shard) placeOfLocked(e *Entry) *atomic.Uint64 {
 }
 
 // chainLocked returns the entries of a bucket, and of those after it, with the places of their addresses.
-func (s *shard) chainLocked(b *bucket) iter.Seq2[*atomic.Uint64, *Entry] {
+func (s *shard) chainLocked(b *bucket) iter.Seq2[*atomic.Uint32, *Entry] {
 	bs := s.buckets.Load()
-	return func(yield func(*atomic.Uint64, *Entry) bool) {
+	return func(yield func(*atomic.Uint32, *Entry) bool) {
 		for ; b != nil; b = bs.next(b) {
 			for i := range b.entries {
 				if at := address(b.entries[i].Load()); at != 0 && !yield(&b.entries[i], s.chunks.entry(at)) {
@@ -335,7 +344,7 @@ func (s *shard) some(entries []*Entry, from uint64) ([]*Entry, uint64) {
 
 // rebuildLocked gives the shard n main buckets.
 func (s *shard) rebuildLocked(n int) {
-	for spare := n/4 + 1; ; spare *= 2 {
+	for spare := n/8 + 1; ; spare *= 2 {
 		bs := newBuckets(n, spare)
 		if s.linkAllLocked(bs) && bs.used < n+spare {
 			s.buckets.Store(bs)
@@ -371,7 +380,7 @@ const (
 // evictLocked removes the entry of the lowest rank among those next to the clock hand, to make
 // room. If all of them are pinned it removes none: the table then exceeds its maximum.
 func (t *Table) evictLocked(s *shard) {
-	var victim *atomic.Uint64
+	var victim *atomic.Uint32
 	lowest := Pinned
 	bs := s.buckets.Load()
 	for seen, passed := 0, 0; seen < clockSteps && passed < bs.main && lowest > Idle; passed++ {
@@ -411,7 +420,7 @@ func (t *Table) rankOf(e *Entry) Rank {
 
 // removeLocked removes the entry whose address is at a place, unless it has become pinned. It returns what
 // [Owner.Release] returned. What the entry held has left it before another one of its key is added.
-func (t *Table) removeLocked(s *shard, place *atomic.Uint64) (released <-chan struct{}, ok bool) {
+func (t *Table) removeLocked(s *shard, place *atomic.Uint32) (released <-chan struct{}, ok bool) {
 	a := address(place.Load())
 	e := s.chunks.entry(a)
 	if !e.TryLock() {
@@ -462,7 +471,7 @@ type sweepStep struct {
 
 const (
 	// sweepBuckets is how many buckets of a shard are swept while new keys wait for its lock.
-	sweepBuckets = 64
+	sweepBuckets = 32
 	// maxReleased is after how many released entries a sweep waits.
 	maxReleased = 512
 )
