@@ -126,7 +126,7 @@ func (inst *Instance) Past() (storage.Historian, error) {
 		return nil, operator.Errorf(http.StatusServiceUnavailable,
 			"the store can't be used at the moment, and the history is in it")
 	case noHistory:
-		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history", inst.Settings.Kind)
+		return nil, operator.Errorf(http.StatusNotImplemented, "the store %s keeps no history: a store postgres does, or the file of one machine", inst.Settings.Kind)
 	default:
 		return store, nil
 	}

@@ -82,7 +82,7 @@ func TestMachinesShareNames(t *testing.T) {
 	if values, err := (vaultOf{one}).Values(); err != nil || len(values) != 2 {
 		t.Errorf("the store has the values %v (%v), want a key and the witness of the secret", values, err)
 	}
-	if _, err := one.Past(); err == nil || err.Error() != "the store shared keeps no history" {
+	if _, err := one.Past(); err == nil || err.Error() != "the store shared keeps no history: a store postgres does, or the file of one machine" {
 		t.Errorf("the history of a store that keeps none: %v", err)
 	}
 	other := machineOn(t, store, "b")
