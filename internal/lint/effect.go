@@ -320,7 +320,7 @@ func neverReached(limits []config.Limit) (problem, fix string) {
 			}
 			first, second := enforce.LimitText(a), enforce.LimitText(b)
 			return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
-				"limit " + second + " alone; or a larger amount for it"
+				"limit " + second + " alone; or a smaller amount than " + first
 		}
 	}
 	return "", ""
