@@ -64,7 +64,6 @@ type Config struct {
 	Source       string            // the place of the global option in a config file, or ""
 	Claims       sync.Once         // warns once that a client may have chosen its address
 	handshakes   handshakes        // of banned clients
-	judged       atomic.Bool       // whether challenges are solved
 
 	Doors []*listener.Door // of listeners before TLS
 
@@ -127,8 +126,7 @@ type Handler struct {
 	None             meter.Zone // of requests in no zone
 
 	reported []meter.Config // reported to metrics
-	idle     idle
-	ends     func() // see Serve
+	ends     func()         // see Serve
 }
 
 // Zone is a class of requests with their key and their limits.
@@ -179,11 +177,9 @@ type Zone struct {
 	Sites      map[string]SiteLimits // replace SiteLimits if each site counts separately
 	OtherSites string                // the name in the store of sites that no matcher names
 
-	Log    atomic.Pointer[instance.RefusalLog]
-	Meter  meter.Zone
-	before int64          // requests that the meter had counted when the config was loaded
-	empty  atomic.Int64   // requests since then whose key was empty
-	Past   *history.Meter // for the history; nil if there is none
+	Log   atomic.Pointer[instance.RefusalLog]
+	Meter meter.Zone
+	Past  *history.Meter // for the history; nil if there is none
 
 	Requests *history.Meter // of its handler
 }

@@ -103,7 +103,6 @@ func (z *Zone) network(e *Evaluation) (netip.Prefix, bool) {
 func (z *Zone) appendText(e *Evaluation) keyVerdict {
 	text := z.keyText(e)
 	if text == z.EmptyForm {
-		z.empty.Add(1)
 		switch z.OnEmptyKey {
 		case "", EmptyIP:
 			z.appendIP(e)

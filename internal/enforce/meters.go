@@ -47,7 +47,6 @@ func (h *Handler) ProvisionMetrics(ctx caddy.Context) error {
 	h.Requests.Requests = meter.NewRequests()
 	for _, z := range h.Zones {
 		z.Meter = meter.NewZone(z.Name)
-		z.before = z.Meter.Seen()
 		z.Meter.Request = h.Requests.WouldRefuse
 		if z.RefusesNothing || slices.ContainsFunc(z.Sets(), func(s *LimitSet) bool { return len(s.Shadows) > 0 }) {
 			z.Meter.HasShadow(z.Name)

@@ -221,7 +221,7 @@ func (c *challengeExchange) show(status int, target string, refused *answer.Refu
 	if err := c.set(&page); err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	c.Config.noteChallenge()
+	meter.ChallengeShown()
 	return c.render(status, page)
 }
 

@@ -132,9 +132,6 @@ func (z *Zone) Waited(d time.Duration) {
 	}
 }
 
-// Seen returns the number of its requests since the process began.
-func (z *Zone) Seen() int64 { return z.Requests.value() }
-
 // Totals returns the number of requests that the zone has refused, except those of banned clients,
 // and the number that shadow limits would have refused, since the process began.
 func (z *Zone) Totals() (refused, wouldRefuse int64) {

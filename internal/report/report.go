@@ -42,7 +42,6 @@ func (r *Reporter) Report(v *enforce.Verdict, err error) {
 	}
 	switch v.Outcome {
 	case enforce.Passed, enforce.Counted:
-		v.Handler.NoteLetIn(time.Now)
 		countPlaces(v)
 		if v.Outcome == enforce.Counted {
 			r.Decisions.passed(v, v.Response)

@@ -14,17 +14,17 @@ import (
 // Refusals are logged without addresses and keys unless the operator asks for them.
 func TestLogsNameNobodyUnasked(t *testing.T) {
 	for _, c := range []struct {
-		h    *enforce.Handler
+		h    enforce.Handler
 		want []string
 	}{
-		{&enforce.Handler{}, nil},
-		{&enforce.Handler{LogsIP: true}, []string{"remote_ip", "client_ip"}},
-		{&enforce.Handler{LogsKey: true}, []string{"remote_ip", "client_ip", "key"}},
+		{enforce.Handler{}, nil},
+		{enforce.Handler{LogsIP: true}, []string{"remote_ip", "client_ip"}},
+		{enforce.Handler{LogsKey: true}, []string{"remote_ip", "client_ip", "key"}},
 	} {
 		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "/", nil), caddy.NewReplacer(), httptest.NewRecorder(), new(caddyhttp.Server))
 		vars, _ := r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any)
 		var got []string
-		for _, field := range identityOf(&enforce.Verdict{Handler: c.h, Http: r, Vars: vars}, []byte("i192.0.2.1")) {
+		for _, field := range identityOf(&enforce.Verdict{Handler: &c.h, Http: r, Vars: vars}, []byte("i192.0.2.1")) {
 			got = append(got, field.Key)
 		}
 		if len(got) != len(c.want) {
