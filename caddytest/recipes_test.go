@@ -355,6 +355,7 @@ var recipes = []recipe{{
 }, {
 	name:     "basic-auth",
 	backends: map[string]standIn{"127.0.0.1:3000": {"/": always(200)}},
+	goesOn:   true,
 	traffic: []wave{
 		send(person, 100, "GET https://files.example.com/{n}", 200, withPassword),
 		send(attacker, 20, "GET https://files.example.com/", 401, "Authorization: Basic YWxpY2U6Z3Vlc3M="),
