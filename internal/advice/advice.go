@@ -114,6 +114,13 @@ func (l *List) Keep(a Advice) bool {
 	return true
 }
 
+// Drop takes back advice that no longer holds.
+func (l *List) Drop(a Advice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.given = slices.DeleteFunc(l.given, func(b Advice) bool { return reflect.DeepEqual(a, b) })
+}
+
 // repeats reports whether both say the same about the same place. In JSON, places have no names.
 func (a Advice) repeats(b Advice) bool {
 	return a.Problem == b.Problem && a.Zone == b.Zone && a.Source == b.Source && slices.Equal(a.Server, b.Server) &&

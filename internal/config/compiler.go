@@ -148,6 +148,9 @@ func (c *Compiler) compileClients() (err error) {
 		if c.Run.Session, err = c.Session.compile(); err != nil {
 			return fmt.Errorf("session: %w", err)
 		}
+		unsolved := advice.Advice{Kind: advice.Reach, Source: c.Source, Problem: "challenge: 50 visitors got it, and nobody has solved it: these may all be programs, or no browser can",
+			Fix: "nothing, if only programs come; or else open the page in a browser, and see what keeps it there"}
+		c.Run.Session.Solved = c.Run.Never("challenge "+c.Run.Session.Path, 50, 0, unsolved)
 	}
 	if c.APIKeys == nil {
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/settle"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -37,6 +38,7 @@ func (z *zoneCompiler) compile() error {
 	if z.OnExceeded == OnExceededDelay {
 		z.run.Line = gate.Named("delay of " + z.Name)
 	}
+	z.watch()
 	if z.IsPeerForm() {
 		if err := z.compilePeerForm(); err != nil {
 			return caddyconf.AtSource(fmt.Errorf("setting up rate limit %s: %w", z.Name, err), z.Source)
@@ -65,6 +67,21 @@ func (z *zoneCompiler) compile() error {
 		}
 	}
 	return z.app.Run.Advice.Give(z.log, z.found...)
+}
+
+// watch makes the zone ask about what never happens: a request that it matches, and a key that isn't empty.
+func (z *zoneCompiler) watch() {
+	id := string(caddyconfig.JSON([]any{z.Name, z.MatcherSetsRaw, z.Key}, nil))
+	unseen := z.Advice("match: no request has been in this zone, while 10,000 others came to its site, or for three days",
+		"match /login; with a method and path as the access log has them, or no zone")
+	empty := z.Advice("key: "+z.Key+" was empty in 1,000 requests, and had never a value", "per ip; or a placeholder that is set here")
+	unseen.Kind, empty.Kind = advice.Reach, advice.Set
+	if len(z.MatcherSetsRaw) > 0 && len(z.When) == 0 {
+		z.run.Seen = z.app.Run.Never("zone "+id, 10_000, 3*24*time.Hour, unseen)
+	}
+	if len(routing.PlaceholderNames(z.Key)) > 0 {
+		z.run.Filled = z.app.Run.Never("key "+id, 1000, 0, empty)
+	}
 }
 
 // compilePeerForm translates `window` and `max_events` into a limit. If an exact translation is

@@ -177,6 +177,9 @@ type Zone struct {
 	Sites      map[string]SiteLimits // replace SiteLimits if each site counts separately
 	OtherSites string                // the name in the store of sites that no matcher names
 
+	Seen   *Never // a request of the zone; nil if nobody is asked about it
+	Filled *Never // a key that isn't empty; nil for other zones
+
 	Log   atomic.Pointer[instance.RefusalLog]
 	Meter meter.Zone
 	Past  *history.Meter // for the history; nil if there is none
@@ -223,6 +226,7 @@ type Sessions struct {
 	Limits        sessionLimits
 	Verifier      *siteverify.Client // nil if the challenge is a puzzle
 	keys          atomic.Pointer[sessionKeys]
+	Solved        *Never              // a solution
 	unavailable   instance.RefusalLog // bounds the log lines about an unreachable service
 }
 

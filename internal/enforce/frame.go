@@ -172,7 +172,11 @@ func (e *Evaluation) collect() error {
 		return err
 	}
 	for _, z := range h.Zones {
-		switch matches, err := z.matches(e); {
+		matches, err := z.matches(e)
+		if err == nil && !e.forecasts {
+			h.Config.note(z.Seen, matches)
+		}
+		switch {
 		case err != nil:
 			return err
 		case !matches, early && z.EnforcesNothing:

@@ -177,6 +177,7 @@ func (c *challengeExchange) grant() error {
 	}
 	c.Client.passRecordTo(issued)
 	meter.SessionIssued()
+	c.Config.note(c.Config.Session.Solved, true)
 	c.W.Header().Add("Set-Cookie", cookie)
 	to := c.target(c.asked)
 	if c.doubtful {
@@ -222,6 +223,7 @@ func (c *challengeExchange) show(status int, target string, refused *answer.Refu
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
 	meter.ChallengeShown()
+	c.Config.note(c.Config.Session.Solved, false)
 	return c.render(status, page)
 }
 
