@@ -234,7 +234,7 @@ func (h *handlerCompiler) checkPeerOptions(ctx caddy.Context) error {
 	if h.Jitter > 1 {
 		h.found = append(h.found,
 			h.Advice(fmt.Sprintf("jitter: each Retry-After is up to %v times as long", 1+h.Jitter),
-				"jitter 0.2 for up to 20 %"))
+				"jitter 0.2; for up to 20 %"))
 	}
 	h.found = append(h.found, h.checkDistributed()...) // before the storage is loaded, which discards its raw JSON
 	if h.StorageRaw != nil {

@@ -63,7 +63,7 @@ func wholeRate(line string) string {
 		times int
 		unit  string
 	}{"s": {60, "1m"}, "m": {60, "1h"}, "h": {24, "1d"}}[m[3]]
-	if err != nil || n == 0 || n*longer.times%digits != 0 {
+	if err != nil || n == 0 || n*longer.times%digits != 0 || len(m[2]) == 3 && strings.Trim(m[1], "0") != "" { // 1.500 may be 1500
 		return ""
 	}
 	return fmt.Sprintf("limit %d/%s", n*longer.times/digits, longer.unit)

@@ -90,6 +90,8 @@ func checkAddressing(z *config.Zone) []advice.Advice {
 		return []advice.Advice{z.Advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
 	case z.IPv4Prefix+z.IPv6Prefix > 0 && (z.Per == enforce.PerEveryone || z.Per == enforce.PerAPIKey):
 		return []advice.Advice{z.Advice("ipv4_prefix"+without+", whose key is no address", "per ip, or no prefix")}
+	case z.IPv6Prefix > 64:
+		return []advice.Advice{z.Advice(fmt.Sprintf("ipv6_prefix: one machine has all addresses of a /64, and so a count for each /%d", z.IPv6Prefix), "ipv6_prefix 64")}
 	}
 	return nil
 }
@@ -320,7 +322,7 @@ func neverReached(limits []config.Limit) (problem, fix string) {
 			}
 			first, second := enforce.LimitText(a), enforce.LimitText(b)
 			return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
-				"limit " + second + " alone; or a smaller amount than " + first
+				"only limit " + second + "; or a smaller amount than " + first
 		}
 	}
 	return "", ""

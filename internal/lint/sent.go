@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,6 +65,8 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 			for _, path := range r.Paths {
 				fix := segmentPattern.ReplaceAllString(path, "/*") + " in the place of " + path
 				switch {
+				case strings.Contains(path, `"`):
+					give(path+" has a quotation mark in it, and no page has", strings.ReplaceAll(path, `"`, "")+" in the place of "+path)
 				case pathPattern.MatchString(path):
 					if pathPattern.MatchString(segmentPattern.ReplaceAllString(path, "/*")) {
 						fix = "a path for each, with * for any text; or path_regexp in a block of matchers"
@@ -78,6 +81,15 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 			for _, name := range slices.Sorted(maps.Keys(e.Query)) {
 				if slices.Contains(ofForms, strings.ToLower(name)) && slices.Equal(e.Methods, []string{"POST"}) {
 					give(fmt.Sprintf("%s is a parameter of the query here, and no field of a form", name), fmt.Sprintf("%s {, endpoint %s, vars {http.rate_limit.form.%s} %s and }, each on a line of its own", o.Option, routing.NewRequests(set), name, e.Query[name]))
+				}
+			}
+			for _, kind := range []string{"client_ip", "remote_ip"} {
+				var m struct{ Ranges []string }
+				_ = json.Unmarshal(set[kind], &m) // loading reports any error
+				for _, word := range m.Ranges {
+					if network, err := netip.ParsePrefix(word); err == nil && network != network.Masked() && !network.Addr().IsLoopback() {
+						give(fmt.Sprintf("%s is the whole network %v, and not the address %v", word, network.Masked(), network.Addr()), network.Masked().String()+" in the place of "+word+"; or "+network.Addr().String())
+					}
 				}
 			}
 			var fields map[string][]string

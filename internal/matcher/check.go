@@ -111,7 +111,7 @@ func checkPath(path string, all []string) error {
 	switch {
 	case IsMatcher(path) && !strings.HasPrefix(path, "/"), IsMethod(path):
 		return severalMatchers(all)
-	case strings.HasPrefix(path, "^"):
+	case strings.HasPrefix(path, "^"), strings.ContainsAny(path, `\$`) && !strings.HasPrefix(path, "/"):
 		return fmt.Errorf("never matches %q, which is a regular expression: expected a path, such as /login or /api/*", path)
 	case strings.Contains(path, "://"):
 		host, rest, _ := strings.Cut(path[strings.Index(path, "://")+3:], "/")
@@ -153,6 +153,9 @@ func checkHost(host string, all []string) error {
 		}
 		name, _, _ = strings.Cut(name, "/")
 		return mistake("host "+name, "never matches %q, because a host has no scheme and no path", host)
+	}
+	if strings.HasPrefix(host, ".") {
+		return mistake("host *"+host, "never matches %q, because a host doesn't begin with a dot", host)
 	}
 	if name, port, found := strings.Cut(host, ":"); found && name != "" && strings.Trim(port, "0123456789") == "" {
 		return mistake("host "+name, "never matches %q, because hosts are compared without their ports", host)
