@@ -184,7 +184,7 @@ func (s *Set) FindAddress(addr netip.Addr, proved bool, now time.Time) *Rule {
 // Exceptions returns the number of narrower networks with a rule in force that says something else, to
 // which a network's rule doesn't apply.
 func (s *Set) Exceptions(r Rule, now time.Time) (n int) {
-	if r.Action == Raise {
+	if s != nil && r.Action == Raise {
 		s = s.raises[r.Target.Zone]
 	}
 	if !s.Has(Address) {
