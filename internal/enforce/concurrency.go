@@ -3,7 +3,6 @@ package enforce
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -97,7 +96,7 @@ func tryZone(ctx context.Context, places []place) bool {
 	for i, p := range places {
 		now := p.rule
 		now.Wait = 0
-		if _, err := p.Gate.Enter(ctx, p.key, netip.Prefix{}, now, nil); err != nil {
+		if _, err := p.Gate.Enter(ctx, p.key, nil, now, nil); err != nil {
 			leave(places[:i])
 			return false
 		}

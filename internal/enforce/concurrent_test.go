@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/gate"
@@ -291,39 +293,69 @@ func TestPlacesInShadow(t *testing.T) {
 }
 
 // In a line of many networks each takes its turn: requests of others come in behind a single one of the
-// network that has many.
-func TestNetworksTakeTurns(t *testing.T) {
-	places := &config.Zone{Name: t.Name(), Per: "everyone", Concurrent: &config.Concurrent{Requests: 1, Wait: caddy.Duration(5 * time.Minute), Queue: 9}}
-	h := handlertest.Start(t, new(config.App), &config.Handler{Zones: []*config.Zone{places}})
-	came, let := make(chan string), make(chan struct{})
-	var all sync.WaitGroup
-	addresses := []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8::2", "192.0.2.3"}
-	for i, address := range addresses {
-		all.Go(func() {
-			w, err := handlertest.AskAs(context.Background(), h, address, nil, func(w http.ResponseWriter, _ *http.Request) error {
-				came <- address
-				<-let
-				w.WriteHeader(http.StatusOK)
-				return nil
-			})
-			if handlertest.IsRefused(w, err) {
-				t.Errorf("%s is refused", address)
+// network that has many. Where a zone asks for API keys, those of a key take its turns, wherever they come from.
+func TestPartiesTakeTurns(t *testing.T) {
+	type request struct{ address, key string }
+	for name, tt := range map[string]struct {
+		requests []request
+		want     []int // the order in which those behind the first come in
+	}{
+		// Both addresses of IPv6 are of one network.
+		"networks": {[]request{{"192.0.2.1", ""}, {"192.0.2.1", ""}, {"192.0.2.1", ""}, {"192.0.2.1", ""}, {"2001:db8::1", ""}, {"2001:db8::2", ""}, {"192.0.2.3", ""}},
+			[]int{1, 4, 6, 2, 5, 3}},
+		"keys of one network": {[]request{{"192.0.2.1", "acme"}, {"192.0.2.1", "acme"}, {"192.0.2.1", "acme"}, {"192.0.2.1", "acme"}, {"192.0.2.1", "beta"}, {"192.0.2.1", "beta"}},
+			[]int{1, 4, 2, 5, 3}},
+		"a key in many networks": {[]request{{"192.0.2.1", "acme"}, {"192.0.2.2", "acme"}, {"192.0.2.3", "acme"}, {"192.0.2.4", "acme"}, {"192.0.2.5", "beta"}},
+			[]int{1, 4, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "api_keys")
+			keys := map[string]string{}
+			for _, client := range []string{"acme", "beta"} {
+				key, err := apikeys.New(file, apikeys.Holder{Name: client, Tier: "free"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys[client] = key
 			}
+			line := t.Name()
+			zones := []*config.Zone{{Name: line, Per: "everyone", Concurrent: &config.Concurrent{Requests: 1, Wait: caddy.Duration(5 * time.Minute), Queue: 9}}}
+			app := new(config.App)
+			if tt.requests[0].key != "" {
+				app.APIKeys = &config.APIKeys{File: file}
+				app.Tiers = []*config.Tier{{Name: "free", Limits: []config.Limit{{Amount: 100, Window: hour}}}}
+				zones = append(zones, &config.Zone{Name: "keys", Per: "api_key", Limits: []config.Limit{{Amount: 100, Window: hour}}})
+			}
+			h := handlertest.Start(t, app, &config.Handler{Zones: zones})
+			came, let := make(chan int), make(chan struct{})
+			var all sync.WaitGroup
+			for i, r := range tt.requests {
+				all.Go(func() {
+					_, w, err := handlertest.Get(h, "/", r.address, func(w http.ResponseWriter, _ *http.Request) error {
+						came <- i
+						<-let
+						w.WriteHeader(http.StatusOK)
+						return nil
+					}, "X-Api-Key", keys[r.key])
+					if err != nil || w.Code != http.StatusOK {
+						t.Errorf("request %d: %d, %v", i, w.Code, err)
+					}
+				})
+				if i == 0 {
+					<-came // the others wait
+				}
+				for gate.Named(line).Waiting() < i {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			for _, want := range tt.want {
+				let <- struct{}{}
+				if got := <-came; got != want {
+					t.Errorf("request %d comes in, want %d", got, want)
+				}
+			}
+			close(let)
+			all.Wait()
 		})
-		if i == 0 {
-			<-came // the others wait
-		}
-		for gate.Named(t.Name()).Waiting() < i {
-			time.Sleep(time.Millisecond)
-		}
 	}
-	// Both addresses of IPv6 are of one network.
-	for _, want := range []string{"192.0.2.1", "2001:db8::1", "192.0.2.3", "192.0.2.1", "2001:db8::2", "192.0.2.1"} {
-		let <- struct{}{}
-		if got := <-came; got != want {
-			t.Errorf("%s comes in, want %s", got, want)
-		}
-	}
-	close(let)
-	all.Wait()
 }

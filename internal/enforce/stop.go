@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -61,20 +60,27 @@ func waitsEnd() <-chan struct{} {
 // awaitPlace enters a gate of a zone. If the request must wait, it does so only while its client is there.
 func (e *Evaluation) awaitPlace(z *Zone, g *gate.Gate, key string, r gate.Rule) (int64, error) {
 	if e.forecasts {
-		network, _ := z.network(e)
-		n, waits, err := g.Forecast(key, network, r)
+		n, waits, err := g.Forecast(key, e.party(z), r)
 		e.Waits = e.Waits || waits
 		return n, err
 	}
 	now := r
 	now.Wait = 0
-	n, err := g.Enter(e.Http.Context(), key, netip.Prefix{}, now, nil)
+	n, err := g.Enter(e.Http.Context(), key, nil, now, nil)
 	if err == nil || r.Wait <= 0 {
 		return n, err
 	}
 	if !e.body.hear(&e.Verdict) {
 		return 0, context.Canceled
 	}
+	return g.Enter(e.Http.Context(), key, e.party(z), r, waitsEnd())
+}
+
+// party returns whose turn in a line the request's is: that of its API key, if a zone asks for one, or of its network.
+func (e *Evaluation) party(z *Zone) any {
+	if e.Credentials.Name != "" {
+		return e.Credentials.Name
+	}
 	network, _ := z.network(e)
-	return g.Enter(e.Http.Context(), key, network, r, waitsEnd())
+	return network
 }

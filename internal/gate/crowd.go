@@ -2,40 +2,39 @@ package gate
 
 import (
 	"container/heap"
-	"net/netip"
 	"slices"
 )
 
-// crowd is requests that wait, in one line or in all, by the networks of their clients. The first of
-// largest is a network that has the most.
+// crowd is requests that wait, in one line or in all, by parties. The first of largest is one
+// that has the most.
 type crowd struct {
 	n       int
-	parties map[netip.Prefix]*party
+	parties map[any]*party
 	largest []*party // a heap
 }
 
-// party is the waiting requests of one network, of which there is at least one.
+// party is the waiting requests of one party, of which there is at least one.
 type party struct {
-	network netip.Prefix
+	whose   any
 	waiting []*waiter // in order of arrival
 	place   int       // in the heap
 }
 
 // waiter is a request that waits in a line.
 type waiter struct {
-	network netip.Prefix
-	line    *line
-	turn    chan error // gets nil when it is the request's turn, and [ErrFull] if it has to go; has room for that
+	whose any
+	line  *line
+	turn  chan error // gets nil when it is the request's turn, and [ErrFull] if it has to go; has room for that
 }
 
 // add adds a request. It returns its party, and whether that is new.
 func (c *crowd) add(w *waiter) (p *party, isNew bool) {
-	if p = c.parties[w.network]; p == nil {
+	if p = c.parties[w.whose]; p == nil {
 		if c.parties == nil {
-			c.parties = make(map[netip.Prefix]*party)
+			c.parties = make(map[any]*party)
 		}
-		p, isNew = &party{network: w.network}, true
-		c.parties[w.network] = p
+		p, isNew = &party{whose: w.whose}, true
+		c.parties[w.whose] = p
 		heap.Push(c, p)
 	}
 	c.n++
@@ -46,7 +45,7 @@ func (c *crowd) add(w *waiter) (p *party, isNew bool) {
 
 // remove removes a request, and returns its party if there is nobody left in it.
 func (c *crowd) remove(w *waiter) (gone *party) {
-	p := c.parties[w.network]
+	p := c.parties[w.whose]
 	i := slices.Index(p.waiting, w)
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	c.n--
@@ -55,18 +54,18 @@ func (c *crowd) remove(w *waiter) (gone *party) {
 		return nil
 	}
 	heap.Remove(c, p.place)
-	delete(c.parties, w.network)
+	delete(c.parties, w.whose)
 	return p
 }
 
-// room returns whether a request of a network may wait where so many do at most, and who has to go
-// instead if there is no room: the last of the network that would have the most with this one.
-func (c *crowd) room(network netip.Prefix, most int) (instead *waiter, ok bool) {
+// room returns whether a request of a party may wait where so many do at most, and who has to go
+// instead if there is no room: the last of the party that would have the most with this one.
+func (c *crowd) room(whose any, most int) (instead *waiter, ok bool) {
 	if c.n < most || c.n == 0 {
 		return nil, c.n < most
 	}
 	own := 1
-	if p := c.parties[network]; p != nil {
+	if p := c.parties[whose]; p != nil {
 		own += len(p.waiting)
 	}
 	last := len(c.largest[0].waiting) - 1

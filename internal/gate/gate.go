@@ -1,13 +1,13 @@
-// Package gate bounds the requests of a key in flight. Further ones may wait in line, where the networks
-// of their clients take turns: among requests of one network, and of as many networks as requests, first
-// come, first served. Where no more may wait, the last of the network that has the most has to go.
+// Package gate bounds the requests of a key in flight. Further ones may wait in line, where parties take
+// turns, which are the networks of clients or API keys: among requests of one party, and of as many parties
+// as requests, first come, first served. Where no more may wait, the last of the party that has the most has
+// to go.
 package gate
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -87,11 +87,11 @@ type Rule struct {
 	Queue int           // the most waiting requests
 }
 
-// Enter takes a place for a request from a network, which must call Leave, and returns the number of
-// places left. It waits for a place as the rule says. With [ErrFull] it returns the number of requests
+// Enter takes a place for a request of a party, a comparable value, which must call Leave, and returns the
+// number of places left. It waits for a place as the rule says. With [ErrFull] it returns the number of requests
 // that wait, this one included, or 0 if there is no room for it. The error is [context.Canceled] if ctx
 // or stop ends meanwhile: a request that isn't there any more has no position.
-func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Rule, stop <-chan struct{}) (n int64,
+func (g *Gate) Enter(ctx context.Context, key string, whose any, r Rule, stop <-chan struct{}) (n int64,
 	err error) {
 	mu.Lock()
 	l := g.line(key)
@@ -104,7 +104,7 @@ func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Ru
 		mu.Unlock()
 		return n, nil
 	}
-	instead, ok := l.mayWait(network, r)
+	instead, ok := l.mayWait(whose, r)
 	if !ok {
 		mu.Unlock()
 		return 0, ErrFull
@@ -112,7 +112,7 @@ func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Ru
 	if instead != nil {
 		instead.end(ErrFull)
 	}
-	w := &waiter{network: network, line: l, turn: make(chan error, 1)}
+	w := &waiter{whose: whose, line: l, turn: make(chan error, 1)}
 	if p, isNew := l.add(w); isNew {
 		l.turns = append(l.turns, p)
 	}
@@ -144,25 +144,25 @@ func (g *Gate) Enter(ctx context.Context, key string, network netip.Prefix, r Ru
 
 // mayWait reports whether a request may wait, and who has to go instead if there is no room: in the
 // line or, if that has room, in all of them.
-func (l *line) mayWait(network netip.Prefix, r Rule) (instead *waiter, ok bool) {
+func (l *line) mayWait(whose any, r Rule) (instead *waiter, ok bool) {
 	if r.Wait <= 0 {
 		return nil, false
 	}
-	if instead, ok = l.room(network, r.Queue); instead != nil || !ok {
+	if instead, ok = l.room(whose, r.Queue); instead != nil || !ok {
 		return instead, ok
 	}
-	return waiting.room(network, MaxWaiting)
+	return waiting.room(whose, MaxWaiting)
 }
 
 // Forecast returns what Enter would at once, and takes no place. waits reports whether the request would wait.
-func (g *Gate) Forecast(key string, network netip.Prefix, r Rule) (n int64, waits bool, err error) {
+func (g *Gate) Forecast(key string, whose any, r Rule) (n int64, waits bool, err error) {
 	mu.Lock()
 	defer mu.Unlock()
 	l := cmp.Or(g.lines[key], new(line))
 	if most := cmp.Or(g.bound, r.Most) * max(r.Times, 1); l.in < most && l.n == 0 {
 		return most - l.in - 1, false, nil
 	}
-	if _, ok := l.mayWait(network, r); !ok {
+	if _, ok := l.mayWait(whose, r); !ok {
 		return 0, false, ErrFull
 	}
 	return 0, true, nil
@@ -193,7 +193,7 @@ func (g *Gate) Leave(key string) {
 	}
 }
 
-// admit gives free places to waiting requests. A network that has more takes its next turn after all
+// admit gives free places to waiting requests. A party that has more takes its next turn after all
 // that wait now.
 func (l *line) admit() {
 	for ; l.n > 0 && l.in < l.most; l.in++ {
