@@ -266,8 +266,10 @@ func (k *killer) last() {
 		k.t.Error(err)
 	}
 	for _, s := range k.servers {
-		if logs := s.logs(); strings.Contains(logs, `"level":"error"`) {
-			k.t.Error("errors were logged; while the store can't be used, reduced limits of each process hold, and nothing was proved")
+		for line := range strings.Lines(s.logs()) { // tls can't clean its storage if it is stopped meanwhile
+			if strings.Contains(line, `"level":"error"`) && !strings.Contains(line, `"logger":"tls"`) {
+				k.t.Errorf("an error was logged; while the store can't be used, reduced limits of each process hold, and nothing was proved: %s", line)
+			}
 		}
 	}
 }

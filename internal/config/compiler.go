@@ -50,7 +50,7 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 	c.Run = enforce.NewConfig(c.log, a.Source)
 	if running, err := caddy.ActiveContext().AppIfConfigured(names.App); err == nil {
 		if app, ok := running.(interface{ Enforcer() *enforce.Config }); ok && app.Enforcer() != nil {
-			c.Run.Advice.Follow(&app.Enforcer().Advice) // it is a reload
+			c.Run.Follow(app.Enforcer()) // it is a reload
 		}
 	}
 	c.Run.IPv4Prefix, c.Run.IPv6Prefix = a.IPv4Prefix, a.IPv6Prefix

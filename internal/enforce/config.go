@@ -65,6 +65,8 @@ type Config struct {
 	Claims       sync.Once         // warns once that a client may have chosen its address
 	handshakes   handshakes        // of banned clients
 
+	nevers, earlier map[string]*neverSoFar // by names; of this config, and of the one before
+
 	Doors []*listener.Door // of listeners before TLS
 
 	Networks networks.Files  // where addresses are; nil if no files are configured
@@ -73,7 +75,7 @@ type Config struct {
 
 // NewConfig returns a config without options. It logs to log.
 func NewConfig(log *zap.Logger, source string) *Config {
-	cfg := &Config{Source: source, ZoneNames: make(map[uint32]string)}
+	cfg := &Config{Source: source, ZoneNames: make(map[uint32]string), nevers: make(map[string]*neverSoFar)}
 	cfg.Log, cfg.Running = log, make(chan struct{})
 	cfg.onOpen, cfg.onClose = cfg.opened, cfg.closing
 	return cfg

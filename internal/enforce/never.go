@@ -1,7 +1,7 @@
 package enforce
 
 import (
-	"sync"
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +9,7 @@ import (
 )
 
 // Never watches for something that a config is for, such as a request of a zone. If it never happens while other
-// requests come, the operator is asked about it, once in the life of the process; status shows the question until it
+// requests come, the operator is asked about it, once: configs that follow go on. status shows the question until it
 // happens.
 type Never struct {
 	*neverSoFar
@@ -18,7 +18,7 @@ type Never struct {
 	question advice.Advice
 }
 
-// neverSoFar is what later configs go on with.
+// neverSoFar is what a config that follows goes on with.
 type neverSoFar struct {
 	since    time.Time
 	others   atomic.Int64
@@ -26,13 +26,20 @@ type neverSoFar struct {
 	asked    atomic.Bool
 }
 
-// nevers has what is watched for in this process. Its names are made of configs, and not of requests.
-var nevers sync.Map
+// Follow makes the config the next one of a running Caddy, before anything is given or watched for.
+func (cfg *Config) Follow(earlier *Config) {
+	cfg.Advice.Follow(&earlier.Advice)
+	cfg.earlier = earlier.nevers
+}
 
-// Never returns what watches for something with a name, which goes on after a reload.
+// Never returns what watches for something with a name.
 func (cfg *Config) Never(name string, most int64, longest time.Duration, question advice.Advice) *Never {
-	value, _ := nevers.LoadOrStore(name, &neverSoFar{since: time.Now()})
-	n := &Never{neverSoFar: value.(*neverSoFar), most: most, longest: longest, question: question}
+	soFar := cmp.Or(cfg.nevers[name], cfg.earlier[name])
+	if soFar == nil {
+		soFar = &neverSoFar{since: time.Now()}
+	}
+	cfg.nevers[name] = soFar
+	n := &Never{neverSoFar: soFar, most: most, longest: longest, question: question}
 	if n.asked.Load() && !n.happened.Load() {
 		cfg.Advice.Keep(question)
 	}

@@ -21,8 +21,13 @@ import (
 // stays until it happens.
 func TestWhatNeverHappensIsAskedAboutOnce(t *testing.T) {
 	core, logged := observer.New(zap.WarnLevel)
+	var running *enforce.Config
 	load := func() (*enforce.Config, *enforce.Never) {
 		cfg := enforce.NewConfig(zap.New(core), "")
+		if running != nil {
+			cfg.Follow(running)
+		}
+		running = cfg
 		return cfg, cfg.Never(t.Name(), 10, 0, advice.Advice{Problem: "never", Fix: "more", Source: "Caddyfile:5"})
 	}
 	cfg, n := load()
