@@ -74,7 +74,7 @@ func (z *zoneCompiler) watch() {
 	id := string(caddyconfig.JSON([]any{z.Name, z.MatcherSetsRaw, z.Key}, nil))
 	unseen := z.Advice("match: no request has been in this zone, while 10,000 others came to its site, or for three days",
 		"match /login; with a method and path as the access log has them, or no zone")
-	empty := z.Advice("key: "+z.Key+" was empty in 1,000 requests, and had never a value", "per ip; or a placeholder that is set here")
+	empty := z.Advice("key: "+z.Key+" was empty in 1,000 requests, and never had a value", "per ip; or a placeholder that is set here")
 	unseen.Kind, empty.Kind = advice.Reach, advice.Set
 	if len(z.MatcherSetsRaw) > 0 && len(z.When) == 0 {
 		z.run.Seen = z.app.Run.Never("zone "+id, 10_000, 3*24*time.Hour, unseen)
