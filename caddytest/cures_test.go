@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/golden"
 )
 
-// saying is what is said of a config: an error or a warning, where, and what to write instead.
+// saying is an error or a warning about a config: the problem, the cure and the line.
 type saying struct{ problem, write, at string }
 
 // toldTo finds what an error tells to write, and where.
 var toldTo = regexp.MustCompile(`^(?s)(.*)[:;] write (.*), at (?:Caddyfile|Testfile):(\d+)$`)
 
-// whatIsSaid loads a config and returns what is said of it.
+// whatIsSaid loads a config and returns its error or warnings.
 func whatIsSaid(t *testing.T, text string) (all []saying) {
 	warnings, err := load(t, text)
 	for _, w := range warnings {
@@ -35,7 +35,7 @@ func whatIsSaid(t *testing.T, text string) (all []saying) {
 // ofMatchers are the options before a matcher, which stay where a cure is a matcher.
 var ofMatchers = regexp.MustCompile(`^((?:match|exempt|allow|trap(?: ban \S+)?|cost \S+) )(?:!|not )?`)
 
-// followed returns a config in which what is told to write stands in the place of the wrong line, or "" if that
+// followed returns a config in which the cure stands in the place of the wrong line, or "" if the cure
 // is no line. A cure begins with the lines to write; what is behind a semicolon is another one, or about it.
 func (s saying) followed(text string) string {
 	if s.write == "" {
@@ -187,10 +187,10 @@ func checkCured(t *testing.T, text string) {
 		}
 		text = cured
 	}
-	t.Errorf("what is told to write leads in circles: %q\n%s", whatIsSaid(t, text), text)
+	t.Errorf("the cures lead in circles: %q\n%s", whatIsSaid(t, text), text)
 }
 
-// Whoever does what is said of a wrong config has one of which nothing is said.
+// Whoever follows all cures of a wrong config has one without errors and warnings.
 func TestCuresOfMeantConfigs(t *testing.T) {
 	noData(t)
 	for _, path := range glob(t, "testdata/meant/*.Caddyfile") {
@@ -202,7 +202,7 @@ func TestCuresOfMeantConfigs(t *testing.T) {
 	}
 }
 
-// prose is the beginning of what is told to write, where that is no line.
+// prose is the beginning of cures that are no lines.
 var prose = regexp.MustCompile("^(it|a|basic_auth|networks|an|the|another|one|both|only|each|about|no|whole|<)\\b|^`|^endpoint \\[")
 
 // An error that tells to write a line is gone when that is done.

@@ -180,7 +180,7 @@ func TestBrowserPhonesShowALinePerClient(t *testing.T) {
 	}
 }
 
-// On a phone the menu is one line, all of which is to be seen.
+// On a phone the whole menu is visible in one line.
 func TestBrowserMenuIsALineOnAPhone(t *testing.T) {
 	t.Parallel()
 	chromium := browser.Find(t)

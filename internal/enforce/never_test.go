@@ -63,7 +63,7 @@ func TestWhatNeverHappensIsAskedAboutOnce(t *testing.T) {
 	}
 }
 
-// questions returns what the operator of a handler is asked, without what was told when it was loaded.
+// questions returns the questions to the operator of a handler, without the advice from when it was loaded.
 func questions(h *enforce.Handler, about string) (problems []string) {
 	for _, a := range h.Config.Advice.All() {
 		if strings.HasPrefix(a.Problem, about) {

@@ -13,7 +13,7 @@ type crowd struct {
 	largest []*party // a heap
 }
 
-// party is the waiting requests of one party, of which there is at least one.
+// party is the waiting requests of one party, at least one.
 type party struct {
 	whose   any
 	waiting []*waiter // in order of arrival
