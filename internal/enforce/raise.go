@@ -16,9 +16,10 @@ type raised struct {
 
 // raise raises the limits of all debits from the nth on, as operators' rules for the request say.
 func (e *Evaluation) raise(c *Charges, nth int) error {
+	stated := e.Handler.Config.Stated.Now()
 	for i := nth; i < len(c.Debits); i++ {
 		p := c.Policies[i]
-		for _, set := range e.Handler.Config.Stated.Now().Raises(p.Zone.Name, p.Name) {
+		for _, set := range stated.Raises(p.Zone.Name, p.Name) {
 			if set == nil {
 				continue
 			}
