@@ -49,12 +49,17 @@ func (ls *Lease) Worth(l *Limit, now int64) int64 {
 		return 0
 	case l.algorithm == TokenBucket:
 		drained := ls.drained(l, now)
-		ls, units = &drained, drained.Units
+		return drained.within(l, drained.Units)
 	case l.Ends(ls.At) <= now:
 		return 0
 	case ls.Span > 0:
 		units -= ls.lapsed(l, now)
 	}
+	return ls.within(l, units)
+}
+
+// within returns how many of the units l leaves beside the units in use outside the lease.
+func (ls *Lease) within(l *Limit, units int64) int64 {
 	return max(min(units, l.capacity-whole(ls.outside(l))), 0)
 }
 
@@ -252,13 +257,7 @@ type Quota struct {
 // Quota returns the rest of l for the key that holds the lease, as far as the lease knows it.
 func (ls *Lease) Quota(l *Limit, now int64) Quota {
 	if l.algorithm == TokenBucket {
-		drained := ls.drained(l, now)
-		outside, part := drained.outside(l)
-		q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
-		if outside > 0 || part > 0 || drained.At > now && *ls != (Lease{}) {
-			q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(drained.At-now, 0)))
-		}
-		return q
+		return ls.quotaOfBucket(l, now)
 	}
 	if l.Expiry(ls.At) <= now || ls.Used <= ls.Units {
 		return Quota{Remaining: l.amount}
@@ -271,6 +270,17 @@ func (ls *Lease) Quota(l *Limit, now int64) Quota {
 		Remaining: max(l.amount-(ls.Used-ls.Units), 0),
 		Reset:     time.Duration(max(l.Expiry(last)-now, 0)),
 	}
+}
+
+// quotaOfBucket is Quota for a token bucket.
+func (ls *Lease) quotaOfBucket(l *Limit, now int64) Quota {
+	drained := ls.drained(l, now)
+	outside, part := drained.outside(l)
+	q := Quota{Remaining: max(l.capacity-whole(outside, part), 0)}
+	if outside > 0 || part > 0 || drained.At > now && *ls != (Lease{}) {
+		q.Reset = time.Duration(addSaturating(l.refillTime(outside, part), max(drained.At-now, 0)))
+	}
+	return q
 }
 
 // NextUnit returns how long it takes until a unit is free again, for a quota with no remaining

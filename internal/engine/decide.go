@@ -29,7 +29,7 @@ type held struct {
 }
 
 // inlineDebits is how many debits a decision makes room for without allocating.
-const inlineDebits = 8
+const inlineDebits = 4
 
 // Decide charges all debits of a request or none. It refuses the request of a banned client,
 // regardless of its limits; a nil client is never banned. Decide sets Known and Quota of the debits
