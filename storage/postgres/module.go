@@ -25,8 +25,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/dsn"
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/postgres"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore/postgres"
 )
 
 // Store keeps the counts on a Postgres server, version 13 or later, that several machines share.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore/sqltest"
 )
 
 // A pooler gives each transaction another connection.

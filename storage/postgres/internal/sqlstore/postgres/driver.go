@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
 )
 
 func driver(current func() (*pgconn.Config, error), durable bool) *sqlstore.Driver {

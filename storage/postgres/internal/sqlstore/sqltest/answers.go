@@ -5,7 +5,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
 )
 
 // failure is the answer to the next script that commits. Its connection stays usable.

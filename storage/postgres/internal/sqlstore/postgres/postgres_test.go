@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore/sqltest"
 )
 
 var kind = sqltest.Kind{

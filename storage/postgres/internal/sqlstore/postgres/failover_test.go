@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore/sqltest"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore/sqltest"
 )
 
 // A standby that lags is promoted. The DSN names both servers.

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
 	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/testing/proof"
 	"github.com/caddy-tally/caddy-tally/internal/testing/testserver"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
 )
 
 // SideCuts has machines report and record acts at the same time, about the same series and times, through a proxy

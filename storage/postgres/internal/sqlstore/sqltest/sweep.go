@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-tally/caddy-tally/storage/internal/sqlstore"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
 )
 
 // SweepEnds holds the lock that the end of a sweep needs. Each sweep reports that until the lock is
