@@ -54,7 +54,6 @@ var exportedForTests = map[string]string{
 	"internal/instance.Names.ForStore":          "limits that a config scales must have one name",
 	"internal/instance.Names.ForStoreAtOnce":    "limits that a config scales must have one name",
 	"internal/language.All":                     "pages are shown in all languages",
-	"storage/postgres/internal/sqlstore.Tables": "package sqltest empties them",
 }
 
 // isForTests reports whether a package is for tests only.

@@ -22,8 +22,8 @@ var laterVersion = []struct{ file, was, now string }{
 		"`CREATE TABLE later (id INTEGER PRIMARY KEY) STRICT;\n" +
 		"ALTER TABLE clock ADD COLUMN later INTEGER NOT NULL DEFAULT 0;\n" +
 		"ALTER TABLE counters ADD COLUMN later INTEGER NOT NULL DEFAULT 0;`,\n}"},
-	{"storage/postgres/internal/sqlstore/schema.go", "schemaVersion  = 4", "schemaVersion = 5"},
-	{"storage/postgres/internal/sqlstore/schema.go", `{"processes", true,`, `{"later", false, []column{{"id", number64}}, ""}, {"processes", true,`},
+	{"storage/postgres/internal/store/schema.go", "schemaVersion  = 4", "schemaVersion = 5"},
+	{"storage/postgres/internal/store/schema.go", `{"processes", true,`, `{"later", false, "id BIGINT PRIMARY KEY"}, {"processes", true,`},
 	{"storage/redis/internal/store/open.go", `format, oldestReader = "1", "1"`, `format, oldestReader = "2", "1"`},
 }
 

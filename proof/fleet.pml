@@ -17,7 +17,7 @@
    batch.replayLocked, batch.chargeLocked, knownOf, request.decideLocallyLocked, cell.takeLocked, share.of,
    leases.undo, connection.join
    Go: limiter: Limit.Share, Charge.missing
-   Go: storage/postgres/internal/sqlstore: machine.isCurrentLocked, Store.Continues, machine.register
+   Go: storage/postgres/internal/store: machine.isCurrentLocked, Store.Continues, machine.register
    Go: storage/redis/internal/store: Store.Continues, Store.Lacks
 
    Share: -DK=4

@@ -2,9 +2,14 @@ package dsn
 
 import (
 	"errors"
+	"net"
 	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Postgres is for [Expand] with a URL or with pairs of keyword and value, in libpq's syntax. A
@@ -27,6 +32,16 @@ var (
 	escaped       = strings.NewReplacer(`\\`, "", `\'`, "")
 	passwordAtEnd = regexp.MustCompile(`(?:user|password)\s*=\s*$`)
 )
+
+// Address returns the hosts and the database of a configuration.
+func Address(config *pgconn.Config) string {
+	hosts := []string{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}
+	for _, f := range config.Fallbacks {
+		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+	}
+	// the list has each host with and without TLS
+	return strings.Join(slices.Compact(hosts), ",") + "/" + config.Database
+}
 
 // IsSplit reports whether a DSN seems to have a password with an unescaped @, slash or question mark, so that the
 // driver takes a part of it for a host or the database. address has these as the driver reads them: hosts, a slash, and

@@ -12,9 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,8 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/dsn"
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 	"github.com/caddy-tally/caddy-tally/storage"
-	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore"
-	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/sqlstore/postgres"
+	"github.com/caddy-tally/caddy-tally/storage/postgres/internal/store"
 )
 
 // Store keeps the counts on a Postgres server, version 13 or later, that several machines share.
@@ -47,11 +44,12 @@ type Store struct {
 	// Default: false.
 	Durable bool `json:"durable,omitempty"`
 
-	options sqlstore.Options
+	dsn     string
+	config  *pgconn.Config // of dsn
 	address string
 
-	mu   sync.Mutex
-	open storage.Opener // guarded by mu: nil before the first use
+	mu    sync.Mutex
+	place *store.Place // guarded by mu: nil before the first use
 }
 
 func init() {
@@ -67,18 +65,18 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision checks the settings. It connects to nothing.
-func (s *Store) Provision(caddy.Context) error {
-	if err := sqlstore.CheckPrefix(s.Prefix); err != nil {
+func (s *Store) Provision(caddy.Context) (err error) {
+	if err := store.CheckPrefix(s.Prefix); err != nil {
 		return fmt.Errorf("prefix: %w", err)
 	}
-	dsn, err := s.expand()
-	if err != nil {
+	if s.dsn, err = s.expand(); err != nil {
 		return err
 	}
-	s.options = sqlstore.Options{DSN: dsn, Reread: s.expand, Prefix: s.Prefix}
-	if s.address, err = addressOf(dsn); err != nil {
+	config, err := pgconn.ParseConfig(s.dsn)
+	if err != nil || dsn.IsSplit(s.dsn, dsn.Address(config)) {
 		return unreadable(err)
 	}
+	s.config, s.address = config, dsn.Address(config)
 	return nil
 }
 
@@ -86,8 +84,8 @@ func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres
 
 const example = "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example.com/tally"
 
-// unreadable returns an error about a DSN. The driver's errors may show a password with special characters, so only
-// those about files are passed on.
+// unreadable returns an error about a DSN, of which a part of the password may be taken for the host. The driver's
+// errors may show a password with special characters, so only those about files are passed on.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("dsn: %w", file)
@@ -96,40 +94,15 @@ func unreadable(err error) error {
 		"dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", example)
 }
 
-// addressOf returns the hosts and the database of a DSN.
-func addressOf(text string) (string, error) {
-	config, err := pgconn.ParseConfig(text)
-	if err != nil {
-		return "", err
-	}
-	hosts := []string{addressWith(config.Host, config.Port)}
-	for _, f := range config.Fallbacks {
-		hosts = append(hosts, addressWith(f.Host, f.Port))
-	}
-	// the list has each host with and without TLS
-	address := strings.Join(slices.Compact(hosts), ",") + "/" + config.Database
-	if dsn.IsSplit(text, address) {
-		return "", errSplit
-	}
-	return address, nil
-}
-
-func addressWith(host string, port uint16) string {
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
-}
-
-var errSplit = errors.New("a part of the password is taken for the host or the database")
-
 // Address implements stores.Network.
 func (s *Store) Address() string { return s.address }
 
 // Plain implements stores.Network.
 func (s *Store) Plain() []string {
-	config, err := pgconn.ParseConfig(s.options.DSN)
-	if err != nil || config.TLSConfig != nil {
+	if s.config.TLSConfig != nil {
 		return nil
 	}
-	return []string{addressWith(config.Host, config.Port)}
+	return []string{net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port)))}
 }
 
 // Counts implements stores.Store.
@@ -138,27 +111,23 @@ func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefi
 // Identity implements stores.Store.
 func (s *Store) Identity() string {
 	return fmt.Sprintf("postgres %s prefix=%s dsn=%s durable=%t", s.address, s.Prefix,
-		fingerprint(s.options.DSN), s.Durable)
+		fingerprint(s.dsn), s.Durable)
 }
 
 // Open implements stores.Store. All stores are on one place, which remembers the batches of earlier stores whose
 // outcome is unknown.
 func (s *Store) Open(ctx context.Context, timeout time.Duration) (storage.Store, error) {
-	open, err := s.opener(max(2*timeout, sqlstore.DefaultTimeout))
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return open(ctx)
+	return s.placeFor(max(2*timeout, time.Second)).Open(ctx)
 }
 
-func (s *Store) opener(timeout time.Duration) (open storage.Opener, err error) {
+func (s *Store) placeFor(timeout time.Duration) *store.Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.options.Timeout = timeout
-		s.open, err = postgres.Opener(s.options, s.Durable)
+	if s.place == nil {
+		s.place = store.NewPlace(store.Options{Config: s.config, Reread: s.expand, Prefix: s.Prefix, Durable: s.Durable,
+			Timeout: timeout})
 	}
-	return s.open, err
+	return s.place
 }
 
 // fingerprints is the key of this process for fingerprints.

@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -48,14 +44,7 @@ func (s server) as(user, password string) server {
 }
 
 // place returns the hosts and the database.
-func (s server) place() string {
-	hosts := []string{net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port)))}
-	for _, f := range s.config.Fallbacks {
-		hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
-	}
-	// the list has each host with and without TLS
-	return strings.Join(slices.Compact(hosts), ",") + "/" + s.config.Database
-}
+func (s server) place() string { return dsn.Address(&s.config.Config) }
 
 // version is the version of the tables, and of the oldest ones that are used. Older ones are replaced by empty
 // ones: each region publishes its counts again.

@@ -1,2 +1,0 @@
-// Package postgres connects to Postgres servers, version 13 or later.
-package postgres
