@@ -40,6 +40,9 @@ var pages = map[Kind]string{
 // See returns the part of the documentation that explains it, or "".
 func (k Kind) See() string { return pages[k] }
 
+// ListenerWrapper is the fix of [BeforeTLS].
+const ListenerWrapper = "listener_wrappers { rate_limit; tls }, a line each, in servers of the global options"
+
 // Advice describes a problem in a config, where it is, and its fix.
 type Advice struct {
 	Kind    Kind

@@ -57,5 +57,5 @@ func (h *Handler) NoteHandshake(v *Verdict, clock func() time.Time) {
 	}
 	_ = cfg.Advice.Give(h.Log, advice.Advice{Kind: advice.BeforeTLS, // a warning is no error
 		Problem: "banned addresses made more than 100 TLS handshakes in a second; closing their connections before TLS costs a tenth",
-		Fix:     "listener_wrappers { rate_limit; tls }, a line each, in servers of the global options"})
+		Fix:     advice.ListenerWrapper})
 }

@@ -1,6 +1,7 @@
 package proposal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/console"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
@@ -137,6 +140,10 @@ func (f *flags) run(cmd *cobra.Command, load func() (Source, error)) error {
 	}
 	if len(paths) == 0 {
 		d.notes = append(d.notes, "There is no access log, in a file that the config names or in --log. So what visitors want is unknown, and nothing is proposed for pages, APIs, heavy paths and crawlers; nor is known whether a proxy stands in front.")
+	}
+	if zonesOf(d.sites) > 0 && slices.ContainsFunc(d.sites, func(s *site) bool { return s.tls }) &&
+		!bytes.Contains(source.Config, []byte(`"listener_wrappers"`)) {
+		d.notes = append(d.notes, "Connections of addresses that rules and block lists ban can end before TLS, where that costs a tenth: write "+advice.ListenerWrapper+".")
 	}
 	d.writeNotes(out)
 	if !f.write {

@@ -15,6 +15,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // as in a Caddy
 
 	_ "github.com/caddy-tally/caddy-tally" // the directive
+	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/proposal"
 )
 
@@ -518,5 +519,28 @@ func TestCrawlersAreLimited(t *testing.T) {
 	}
 	if strings.Contains(out, "_all {") {
 		t.Errorf("a limit is made for crawlers:\n%s", out)
+	}
+}
+
+func TestProposalOfTheListenerWrapper(t *testing.T) {
+	const site = " {\n\treverse_proxy localhost:3000\n}\n"
+	for name, tt := range map[string]struct {
+		config string
+		says   bool
+	}{
+		"HTTPS":            {"example.com" + site, true},
+		"HTTPS and HTTP":   {"http://example.org" + site + "example.com" + site, true},
+		"HTTP":             {"http://example.com" + site, false},
+		"a port alone":     {":8080" + site, false},
+		"port 80":          {"example.com:80" + site, false},
+		"has it":           {"{\n\tservers {\n\t\tlistener_wrappers {\n\t\t\trate_limit\n\t\t\ttls\n\t\t}\n\t}\n}\nexample.com" + site, false},
+		"no zone proposed": {"example.com {\n\trespond hello\n}\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := ran(t, write(t, filepath.Join(t.TempDir(), "Caddyfile"), tt.config), false)
+			if says := strings.Contains(out, advice.ListenerWrapper); err != nil || says != tt.says {
+				t.Errorf("%v, want %v: %s", says, tt.says, out)
+			}
+		})
 	}
 }

@@ -37,6 +37,7 @@ type site struct {
 	files   bool     // nothing but files
 	limited bool     // it has our directive
 	open    bool     // zones may be proposed for it
+	tls     bool     // over HTTPS
 	file    string   // the imported file that it is in, or ""
 	shared  bool     // an import makes other sites of the same lines
 	names   zoneNames
@@ -85,6 +86,8 @@ func sitesOf(file string, text []byte) (sites []*site, err error) {
 			}
 			s.hosts = append(s.hosts, strings.ToLower(address.Host))
 			s.words = append(s.words, wordsOf(address.Host)...)
+			s.tls = s.tls || address.Scheme == "https" || address.Port == "443" ||
+				address.Scheme == "" && address.Port != "80" && address.Host != "" // automatic HTTPS
 		}
 		sites = append(append(sites, s), s.split(b.Segments, routes)...)
 	}
