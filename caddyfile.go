@@ -132,7 +132,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		block_list <path>|<url> [every <duration>] [ban <duration>]
 //		networks <file...>
 //		notify <url> {
-//			on ban|degraded|refusals...
+//			on ban|degraded|refusals|quota...
 //			template <text>
 //			header <field> <value>
 //		}

@@ -53,3 +53,42 @@ func TestNotifications(t *testing.T) {
 	}
 	s.mustReload(conf("draft"))
 }
+
+// A webhook is told once of a customer who has nearly used up a month, also if a reload comes in between, and what an
+// answer or an application has used counts as well.
+func TestNotificationsOfQuotas(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 100)
+	ops := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+	}))
+	defer ops.Close()
+	conf := func(headers string) string {
+		return strings.Replace(config("headers "+headers+"\nzone months {\nmatch header X-Tenant *\nper key {http.request.header.X-Tenant}\nlimit 100/month fixed name monthly\n}\nzone mails {\nmatch path /mails\nper key {http.request.header.X-User}\nlimit 10/24h fixed\n}"),
+			"rate_limit {", "rate_limit {\nnotify "+ops.URL+" {\non quota\n}", 1)
+	}
+	s := startCaddy(t, conf("draft"))
+	s.wantPassed(79, 79, "/", "X-Tenant: acme")
+	s.mustReload(conf("off"))
+	s.get("/", "X-Tenant: acme")
+	var quota struct {
+		Kind, Zone, Limit, Client, Text, Until string
+		Count, Amount                          int64
+	}
+	body := <-got
+	err := json.Unmarshal([]byte(body), &quota)
+	if err != nil || quota.Kind != "quota" || quota.Zone != "months" || quota.Limit != "monthly" || quota.Client != "acme" || quota.Count != 80 || quota.Amount != 100 ||
+		!strings.HasPrefix(quota.Text, "acme has used 80 % of the limit monthly of the zone months: 80 of 100 units, until ") || !strings.HasSuffix(quota.Until, "-01T00:00:00Z") {
+		t.Errorf("got %s, %v", body, err)
+	}
+	s.mustReload(conf("draft"))
+	s.wantPassed(20, 30, "/", "X-Tenant: acme")
+	s.wantCommand(t, 0, words("charge mails --client key:bob --units 9"), "Charged 9 units")
+	if body := <-got; !strings.Contains(body, "bob has used 90 % of the limit") {
+		t.Errorf("got %s", body)
+	}
+	if len(got) > 0 {
+		t.Errorf("it is told again: %s", <-got)
+	}
+}

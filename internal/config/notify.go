@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/grammar"
 )
 
-// Notify is a webhook that is told of bans, of a store that can't be used, and of zones that refuse
-// unusually much. No request waits for it. Of one kind, and zone, there is at most one notification
+// Notify is a webhook that is told of bans, of a store that can't be used, of zones that refuse
+// unusually much, and of quotas that are nearly used up. No request waits for it. Of one kind, and zone, there is at most one notification
 // a minute. What can't be delivered is sent again up to seven times within some ten minutes, and then
 // dropped.
 type Notify struct {
@@ -29,11 +29,12 @@ type Notify struct {
 
 	// Which events are posted: `ban` (of a client for its violations), `degraded` (the store can't
 	// be used, or can again), `refusals` (a zone refuses at least 100 requests a minute, and ten
-	// times as many as in the last hour on average). Default: all.
+	// times as many as in the last hour on average), `quota` (a key has used 80 % of a fixed limit of a
+	// day or longer). Default: all.
 	On []string `json:"on,omitempty"`
 
-	// The body, as a Go template of the fields Kind, Time, Text, Zone, Reason, Client, Until, Count
-	// and LeftOut; `{{json .Text}}` quotes for JSON. Client has the network instead of an address;
+	// The body, as a Go template of the fields Kind, Time, Text, Zone, Limit, Reason, Client, Until,
+	// Count, Amount and LeftOut; `{{json .Text}}` quotes for JSON. Client has the network instead of an address;
 	// Address has the address. Default: a JSON object of all fields but Address.
 	Template string `json:"template,omitempty"`
 
@@ -46,7 +47,7 @@ const maxNotify = 8
 
 var fieldName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
-var notifyKinds = []string{notify.Ban, notify.Degraded, notify.Refusals}
+var notifyKinds = []string{notify.Ban, notify.Degraded, notify.Refusals, notify.Quota}
 
 // compileNotify opens the webhooks. Nothing is posted yet.
 func (c *Compiler) compileNotify() error {
@@ -123,7 +124,7 @@ func (n *Notify) block() grammar.Block {
 	return grammar.Block{Check: n.check, Rules: func() grammar.Rules {
 		var name, value string
 		return grammar.Rules{
-			grammar.Line("on ban|degraded|refusals...", &n.On),
+			grammar.Line("on ban|degraded|refusals|quota...", &n.On),
 			grammar.Line("template <text>", &n.Template),
 			grammar.Line("header <field> <value>", &name, &value).Repeats().Then(func() error {
 				if n.Header == nil {

@@ -38,7 +38,7 @@ func (a *Announcer) announce(e notify.Event) {
 	for _, w := range a.Webhooks {
 		w.Send(e)
 	}
-	if a.queue == nil || !routing.MayObserve(a.events, eventName(e)) {
+	if a.queue == nil || !routing.MayObserve(a.events, eventName(e.Kind)) {
 		return
 	}
 	select {
@@ -48,9 +48,18 @@ func (a *Announcer) announce(e notify.Event) {
 	}
 }
 
+// Announces reports whether a kind of events is passed on to anybody.
+func (a *Announcer) Announces(kind string) bool {
+	return slices.ContainsFunc(a.Webhooks, func(w *notify.Webhook) bool { return w.Wants(kind) }) ||
+		a.queue != nil && routing.MayObserve(a.events, eventName(kind))
+}
+
 // locate adds to an event the site and the network of the refusals that it is about, as far as the sample has
 // them.
 func (cfg *Config) locate(e *notify.Event) {
+	if e.Kind != notify.Ban && e.Kind != notify.Refusals {
+		return
+	}
 	sample := slices.DeleteFunc(cfg.Watchers.Recent(e.Time), func(r watch.Request) bool {
 		return r.Refusal == nil ||
 			!(e.Kind == notify.Refusals && r.Refusal.Zone == e.Zone || e.Kind == notify.Ban &&
@@ -97,8 +106,8 @@ func (a *Announcer) releaseWebhooks() (err error) {
 	return err
 }
 
-// eventName returns the name of an event for the events app.
-func eventName(e notify.Event) string { return "rate_limit_" + e.Kind }
+// eventName returns the name of a kind of events for the events app.
+func eventName(kind string) string { return "rate_limit_" + kind }
 
 // begin runs the webhooks, and emits events until stop is called.
 func (a *Announcer) begin() {
@@ -109,9 +118,9 @@ func (a *Announcer) begin() {
 		for {
 			select {
 			case e := <-a.queue:
-				a.events.Emit(a.ctx, eventName(e), map[string]any{
+				a.events.Emit(a.ctx, eventName(e.Kind), map[string]any{
 					"text": e.Text, "zone": e.Zone, "reason": e.Reason, "client": e.Client, "address": e.Address,
-					"count": e.Count, "site": e.Site, "network": e.Network,
+					"count": e.Count, "site": e.Site, "network": e.Network, "limit": e.Limit, "amount": e.Amount,
 				})
 			case <-stop:
 				return

@@ -55,6 +55,7 @@ type Instance struct {
 	Shared   SharedRules // operators' rules in a shared store
 	Pressure *pressure.Tracker
 	Recent   RecentByReference
+	quotas   quotas
 
 	changing sync.Mutex               // held while options change
 	InForce  atomic.Pointer[Settings] // written under changing

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
+	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -47,9 +48,12 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 		}
 	}
 	var all []config.Limit
-	tiered := make(map[string]bool)
+	tiered, tells := make(map[string]bool), false
 	for _, z := range s.Zones {
 		all = append(all, limitsOf(s, z.Zone)...)
+		tells = tells || slices.ContainsFunc(limitsOf(s, z.Zone), func(l config.Limit) bool {
+			return l.Algorithm == limiter.Fixed.String() && time.Duration(l.Window) >= 24*time.Hour && !l.Shadow
+		}) && !(countsAddresses(z.Zone) && slices.Contains([]string{"", enforce.PerIP, config.PerNetwork}, z.Per))
 		if z.Tiers && !z.WantsShadow() {
 			tiered[z.Name] = true
 		}
@@ -65,6 +69,7 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	give(long && len(tiered) > 1, fmt.Sprintf("tier: %d zones have tiers, and each counts on its own: a key has its quota once in each", len(tiered)), "tiers in one zone with a line of match for each; or a zone with limit in the place of the others")
 	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "history in the option rate_limit without off, or leave the line out")
 	give(slices.ContainsFunc(all, isQuota) && s.Run.Store.CaddyModule().ID.Name() == "memory", "store memory: a restart forgets what was used in a week or a month, and what would be on its invoice", "store sqlite")
+	give(!tells && slices.ContainsFunc(a.Notify, func(n *config.Notify) bool { return n != nil && slices.Contains(n.On, notify.Quota) }), "notify: on quota: no key has a fixed limit of a day or a month", "limit 100_000/month fixed in a tier or a zone per api_key, per key or per everyone; addresses have no quota")
 	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at most 5s")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
 		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny; or a tier with a limit: service_header in the tier is for your own programs")

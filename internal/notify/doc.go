@@ -19,6 +19,7 @@ const (
 	Recovered = "recovered" // it is in use again
 	Refusals  = "refusals"  // a zone refuses unusually much
 	Calm      = "calm"      // it doesn't any more
+	Quota     = "quota"     // a key has used most of a quota
 )
 
 // ends has the kinds of what is over, with those of its beginning, which stand for both in Options.On.
@@ -29,12 +30,14 @@ type Event struct {
 	Kind   string    `json:"kind"`
 	Time   time.Time `json:"time"`
 	Text   string    `json:"text"`             // for people, without personal data
-	Zone   string    `json:"zone,omitempty"`   // of [Refusals] and [Calm]
+	Zone   string    `json:"zone,omitempty"`   // of [Refusals], [Calm] and [Quota]
+	Limit  string    `json:"limit,omitempty"`  // of [Quota]
 	Reason string    `json:"reason,omitempty"` // of [Ban]: the violation; of [Degraded]: the error
-	// Client is the banned client. Instead of an address it has the network, a /24 or a /48.
+	// Client is the banned client, or the key of a quota. Instead of an address it has the network, a /24 or a /48.
 	Client string     `json:"client,omitempty"`
-	Until  *time.Time `json:"until,omitempty"` // when a ban ends
-	Count  int64      `json:"count,omitempty"` // requests a minute, of [Refusals] and [Calm]
+	Until  *time.Time `json:"until,omitempty"`  // when a ban or the window of a quota ends
+	Count  int64      `json:"count,omitempty"`  // requests a minute, of [Refusals] and [Calm]; units used, of [Quota]
+	Amount int64      `json:"amount,omitempty"` // units of the quota
 	// Site is the host and Network the network, with its provider if that is known, of most refusals of a zone,
 	// or of the banned client.
 	Site    string `json:"site,omitempty"`
@@ -46,8 +49,8 @@ type Event struct {
 	Address string `json:"-"`
 }
 
-// spacing is the least time between notifications of one kind and zone.
-const spacing = time.Minute
+// Spacing is the least time between notifications of one kind and zone.
+const Spacing = time.Minute
 
 // limiter bounds how often one kind of notification is sent. The zero value is ready for use.
 type limiter struct {
@@ -70,7 +73,7 @@ func (l *limiter) admits(e *Event) bool {
 	key := [2]string{e.Kind, e.Zone}
 	if was := l.last[key]; was == nil {
 		l.last[key] = new(sent)
-	} else if e.Time.Sub(was.at) < spacing {
+	} else if e.Time.Sub(was.at) < Spacing {
 		was.leftOut++
 		return false
 	}

@@ -109,7 +109,7 @@ func TestAFloodIsOneNotificationAMinute(t *testing.T) {
 	}
 	w.Send(Event{Kind: Refusals, Zone: "a", Time: noon})
 	w.Send(Event{Kind: Refusals, Zone: "b", Time: noon})
-	w.Send(Event{Kind: Ban, Time: noon.Add(spacing)})
+	w.Send(Event{Kind: Ban, Time: noon.Add(Spacing)})
 	if len(w.queue) != 4 {
 		t.Fatalf("%d wait", len(w.queue))
 	}

@@ -45,6 +45,7 @@ var firstPause = 5 * time.Second
 // Webhook posts events to a URL. Its methods may be called from any number of goroutines.
 type Webhook struct {
 	options Options
+	on      []string
 	body    *template.Template // nil for JSON
 	client  http.Client
 	log     *zap.Logger
@@ -84,7 +85,7 @@ func open(o Options) (*Webhook, error) {
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
 		return nil, errors.New("expected a URL such as https://ntfy.example.com/alerts") // which may hold a key
 	}
-	w := &Webhook{options: o, queue: make(chan Event, maxQueue),
+	w := &Webhook{options: o, on: strings.Fields(o.On), queue: make(chan Event, maxQueue),
 		log: caddyconf.Logger().With(zap.String("webhook", at.Host))}
 	if w.body, err = ParseTemplate(o.Template); err != nil {
 		return nil, err
@@ -131,6 +132,9 @@ func (o Options) samples() (events []Event) {
 		case Degraded:
 			events = append(events, Event{Kind: Degraded, Time: now, Reason: "error"},
 				Event{Kind: Recovered, Time: now})
+		case Quota:
+			events = append(events, Event{Kind: Quota, Time: now, Zone: "zone", Limit: "limit", Client: "client",
+				Until: &now, Count: 80, Amount: 100})
 		default:
 			events = append(events, Event{Kind: kind, Time: now, Zone: "zone", Count: 100},
 				Event{Kind: Calm, Time: now, Zone: "zone"})
@@ -170,10 +174,14 @@ func (w *Webhook) Destruct() error {
 	return nil
 }
 
+// Wants reports whether the webhook wants a kind of events.
+func (w *Webhook) Wants(kind string) bool {
+	return slices.Contains(w.on, cmp.Or(ends[kind], kind))
+}
+
 // Send queues an event for the webhook, if it wants its kind. It never blocks.
 func (w *Webhook) Send(e Event) {
-	if !slices.Contains(strings.Fields(w.options.On), cmp.Or(ends[e.Kind], e.Kind)) ||
-		!w.limiter.admits(&e) {
+	if !w.Wants(e.Kind) || !w.limiter.admits(&e) {
 		return
 	}
 	select {

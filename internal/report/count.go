@@ -63,6 +63,7 @@ func countBusy(v *enforce.Verdict) {
 func countDecision(v *enforce.Verdict) {
 	d := &v.Decision
 	remember(v, d)
+	notifyOfQuotas(v)
 	var last *enforce.Zone
 	for i, p := range v.Policies {
 		if p.Zone != last {
