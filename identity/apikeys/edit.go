@@ -55,36 +55,13 @@ func appendKey(text []byte, client Holder, key string) ([]byte, error) {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		text = append(text, '\n')
 	}
-	text = fmt.Appendf(text, "%s %s %x", client.Name, client.Tier, m.Sum(nil))
-	if !client.Expires.IsZero() {
-		text = fmt.Appendf(text, " %s %s", untilWord, textfile.FormatTime(client.Expires))
-	}
-	return append(text, '\n'), nil
+	return fmt.Appendln(text, Stored{client, sum(m.Sum(nil))}), nil
 }
 
 // Revoke removes the keys of a name from a file, or only the one with the ID if id isn't empty, and returns the number
 // of removed keys.
 func Revoke(path, name, id string) (revoked int, err error) {
-	err = edit(path, func(text []byte) (kept []byte, err error) {
-		if _, err := Parse(text, nil); err != nil {
-			return nil, err
-		}
-		for line := range bytes.Lines(text) {
-			if e, ok := entryOf(line); ok && e.Name == name && (id == "" || e.ID == id) {
-				revoked++
-				continue
-			}
-			kept = append(kept, line...)
-		}
-		if revoked == 0 {
-			return nil, fmt.Errorf("there is no key of %s to revoke", strings.TrimSpace(name+" "+id))
-		}
-		return kept, nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("apikeys: %w", err)
-	}
-	return revoked, nil
+	return editKeys(path, name, id, func([]byte) []byte { return nil })
 }
 
 // SetTier changes the tier of the keys of a name in a file, and returns the number of keys. The keys themselves don't
@@ -93,33 +70,36 @@ func SetTier(path, name, tier string) (changed int, err error) {
 	if err := CheckTier(tier); err != nil {
 		return 0, fmt.Errorf("apikeys: %w", err)
 	}
-	err = edit(path, func(text []byte) (edited []byte, err error) {
+	return editKeys(path, name, "", func(line []byte) []byte {
+		fields := strings.Fields(string(line))
+		fields[1] = tier
+		return []byte(strings.Join(fields, " ") + "\n")
+	})
+}
+
+// editKeys replaces the lines of the keys of a name in a file, or that of the one with the ID if id isn't empty, and
+// returns the number of keys.
+func editKeys(path, name, id string, edited func(line []byte) []byte) (keys int, err error) {
+	err = edit(path, func(text []byte) (changed []byte, err error) {
 		if _, err := Parse(text, nil); err != nil {
 			return nil, err
 		}
 		for line := range bytes.Lines(text) {
-			if e, ok := entryOf(line); ok && e.Name == name {
-				changed++
-				line = withTier(line, tier)
+			if e, ok := entryOf(line); ok && e.Name == name && (id == "" || e.ID == id) {
+				keys++
+				line = edited(line)
 			}
-			edited = append(edited, line...)
+			changed = append(changed, line...)
 		}
-		if changed == 0 {
-			return nil, fmt.Errorf("there is no key of %s", name)
+		if keys == 0 {
+			return nil, fmt.Errorf("there is no key of %s", strings.TrimSpace(name+" "+id))
 		}
-		return edited, nil
+		return changed, nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("apikeys: %w", err)
 	}
-	return changed, nil
-}
-
-// withTier returns the line of a key with another tier, which is its second word.
-func withTier(line []byte, tier string) []byte {
-	fields := strings.Fields(string(line))
-	fields[1] = tier
-	return []byte(strings.Join(fields, " ") + "\n")
+	return keys, nil
 }
 
 // List returns the keys of a file, in its order.

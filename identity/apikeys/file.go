@@ -7,32 +7,19 @@ import (
 // maxFile bounds the part of a file that is read: some 500,000 keys.
 const maxFile = 64 << 20
 
-// File is a file of keys that is read again when it has changed. Each use checks the file, at most once a second, so it
-// needs no goroutine and no Close. It may be used from any number of goroutines.
-type File struct{ file *textfile.File[Set] }
+// File is a file of keys that is read again when it has changed. Each use of its [textfile.File.Fresh] keys checks the
+// file, at most once a second, so it needs no goroutine and no Close. It may be used from any number of goroutines.
+type File = textfile.File[Set]
 
 // Open reads a file. A missing file has no keys until it exists. After the file was read again, changed is called with
 // the new keys, or with the error because of which the old ones stay in force: once for each change of the file, on the
-// goroutine that called [File.Keys].
+// goroutine that used it.
 func Open(path string, tiers []string, changed func(*Set, error)) (*File, error) {
-	file, err := textfile.Open(textfile.Options[Set]{
+	return textfile.Open(textfile.Options[Set]{
 		Prefix:  "apikeys",
 		Path:    path,
 		MaxSize: maxFile,
 		Parse:   func(text []byte) (*Set, error) { return Parse(text, tiers) },
 		Changed: changed,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &File{file}, nil
 }
-
-// Path returns the path of the file.
-func (f *File) Path() string { return f.file.Path() }
-
-// Trouble returns the reason why the keys in force differ from the file's, or nil.
-func (f *File) Trouble() *textfile.Trouble { return f.file.Trouble() }
-
-// Keys returns the keys in force, or nil if there has never been a file.
-func (f *File) Keys() *Set { return f.file.Fresh() }

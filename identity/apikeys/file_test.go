@@ -37,7 +37,7 @@ func (w *watched) write(text string) {
 func (w *watched) wantClient(key, name string) {
 	w.t.Helper()
 	time.Sleep(time.Second) // of the bubble's time
-	client := w.Keys().Find(key, today)
+	client := w.Fresh().Find(key, today)
 	if got := client != nil && client.Name == name; got != (name != "") || name == "" && client != nil {
 		w.t.Errorf("%s is %+v, want %q", key, client, name)
 	}
@@ -77,7 +77,7 @@ func TestFileIsReadAgain(t *testing.T) {
 			t.Errorf("told of a file that has not changed: %v", w.reports)
 		}
 		w.write(salted + line("acme", "gold", "k1") + line("b", "free", "k2"))
-		if w.Keys().Find("k2", today) != nil {
+		if w.Fresh().Find("k2", today) != nil {
 			t.Error("the file is looked at more than once a second")
 		}
 		w.wantClient("k2", "b")
@@ -198,7 +198,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	if left := mustList(t, path, 2); left[0] != entries[0] || left[1] != entries[1] {
 		t.Errorf("left are %v of %v", left, entries)
 	}
-	if _, err := Revoke(path, "vendor", ""); err == nil || !strings.HasSuffix(err.Error(), "there is no key of vendor to revoke") {
+	if _, err := Revoke(path, "vendor", ""); err == nil || !strings.HasSuffix(err.Error(), "there is no key of vendor") {
 		t.Errorf("revoking a name that has none: %v", err)
 	}
 	if n, err := Revoke(path, "acme", ""); n != 1 || err != nil {
@@ -302,7 +302,7 @@ func TestFileIsUsedFromManyGoroutines(t *testing.T) {
 		for range 8 {
 			done.Go(func() {
 				for range 20 {
-					keys := w.Keys()
+					keys := w.Fresh()
 					if keys.Find("k1", today) != nil == (keys.Find("k3", today) != nil) {
 						t.Error("keys of two versions, or of none")
 					}

@@ -26,7 +26,7 @@ func (a *APIKeys) shared() *apikeys.Set {
 // find returns the client of a key in force, or nil. A key in the store is unknown if its tier
 // isn't in this configuration.
 func (a *APIKeys) find(ctx context.Context, key string, now time.Time) *apikeys.Holder {
-	if client := a.Keys.Keys().Find(key, now); client != nil {
+	if client := a.Keys.Fresh().Find(key, now); client != nil {
 		return client
 	}
 	if inst := a.config.Instance.Load(); inst != nil && a.Store {
@@ -44,7 +44,7 @@ func (a *APIKeys) TierOf(client string, now time.Time) string {
 	if a == nil {
 		return ""
 	}
-	if tier := a.Keys.Keys().TierOf(client, now); tier != "" {
+	if tier := a.Keys.Fresh().TierOf(client, now); tier != "" {
 		return tier
 	}
 	return a.shared().TierOf(client, now)
@@ -54,7 +54,7 @@ func (a *APIKeys) TierOf(client string, now time.Time) string {
 func (a *APIKeys) Names() map[string]bool {
 	names := make(map[string]bool)
 	if a != nil {
-		a.Keys.Keys().AddNames(names)
+		a.Keys.Fresh().AddNames(names)
 		a.shared().AddNames(names)
 	}
 	return names
@@ -80,7 +80,7 @@ func (a *APIKeys) follow(inst *instance.Instance) {
 // meter sets the metric of the number of keys in force.
 func (a *APIKeys) meter() {
 	now := time.Now()
-	counts := a.Keys.Keys().Tiers(now)
+	counts := a.Keys.Fresh().Tiers(now)
 	for tier, n := range a.shared().Tiers(now) {
 		if a.config.hasTier(tier) {
 			counts[tier] += n
@@ -102,7 +102,7 @@ func (a *APIKeys) count() {
 		meter.SetAPIKeys(nil, nil)
 		return
 	}
-	if a.Keys.Keys() == nil && !a.Store {
+	if a.Keys.Fresh() == nil && !a.Store {
 		a.config.Log.Warn("there is no file of API keys yet; until there is, all keys are unknown",
 			zap.String("file", a.Keys.Path()))
 	}

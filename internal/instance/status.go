@@ -43,7 +43,7 @@ func (inst *Instance) describe() operator.Store {
 	store.Region, store.History = inst.describeRegion(), inst.unwritten.Load()
 	store.Names = cmp.Or(inst.Names.here.unkept.Load(), inst.Names.here.lost.Load())
 	if keys := inst.Keys.Load(); keys != nil {
-		keys.Keys() // checks the file, in case no request has
+		keys.Fresh() // checks the file, in case no request has
 		store.APIKeys = TroubleOf(keys.Path(), keys.Trouble())
 	}
 	if rules := inst.Rules.Load(); rules != nil {
