@@ -87,9 +87,6 @@ func New(secret *identity.Secret, o Options) (*Signer, error) {
 	return &Signer{ring: keyed.NewRing(keys), lifetime: o.Lifetime, random: o.Random}, nil
 }
 
-// Lifetime returns how long a session lasts.
-func (s *Signer) Lifetime() time.Duration { return s.lifetime }
-
 // Issue makes a session for a client of a network and returns it with its token. The network has the form of
 // [identity.AppendPrefix], and is empty if there is none. It returns errors of the random source.
 func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, string, error) {

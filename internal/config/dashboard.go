@@ -49,7 +49,7 @@ func (dash *Dashboard) Compile(ctx caddy.Context, whole *Survey) (allow caddyhtt
 	if err := AdviceOf(ctx).Give(ctx.Logger(), found...); err != nil {
 		return nil, nil, err
 	}
-	if hosts, err = dash.namedHosts(ctx, whole, places); err != nil {
+	if hosts, err = dash.namedHosts(ctx, places); err != nil {
 		return nil, nil, err
 	}
 	allow, err = dash.loadAllow(ctx, entries)
@@ -91,7 +91,7 @@ func (dash *Dashboard) Places(survey *Survey) (found []*Place) {
 }
 
 // namedHosts returns the hosts in the matchers of the dashboard's servers and of allow.
-func (dash *Dashboard) namedHosts(ctx caddy.Context, survey *Survey, places []*Place) (caddyhttp.MatchHost, error) {
+func (dash *Dashboard) namedHosts(ctx caddy.Context, places []*Place) (caddyhttp.MatchHost, error) {
 	var names []string
 	for _, p := range places {
 		names = append(names, p.View.Hosts...)

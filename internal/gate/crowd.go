@@ -15,7 +15,6 @@ type crowd struct {
 
 // party is the waiting requests of one party, at least one.
 type party struct {
-	whose   any
 	waiting []*waiter // in order of arrival
 	place   int       // in the heap
 }
@@ -33,7 +32,7 @@ func (c *crowd) add(w *waiter) (p *party, isNew bool) {
 		if c.parties == nil {
 			c.parties = make(map[any]*party)
 		}
-		p, isNew = &party{whose: w.whose}, true
+		p, isNew = new(party), true
 		c.parties[w.whose] = p
 		heap.Push(c, p)
 	}

@@ -31,7 +31,7 @@ func newCounter(t testing.TB, amount int64, window time.Duration) *counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &counter{Limit{Zone: "all", Name: "all", Text: "5/1m", Per: "ip", Amount: amount, Rate: l, Counts: true, Source: "Caddyfile:7"}, make(map[string][]int64)}
+	return &counter{Limit{Zone: "all", Name: "all", Text: "5/1m", Per: "ip", Amount: amount, Rate: l, Counts: true}, make(map[string][]int64)}
 }
 
 // Judge implements Judge.

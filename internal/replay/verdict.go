@@ -18,7 +18,6 @@ type Limit struct {
 	Text   string // such as 5 per 1m
 	Per    string // the zone's key
 	Amount int64  // the most units of a single burst
-	Source string // the zone's place in a config file, or ""
 	Shadow bool   // whether it refuses nothing
 	Shared bool   // whether it is shared by a network's clients, in addition to their own limits
 	Rate   limiter.Limit

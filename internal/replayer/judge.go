@@ -297,7 +297,7 @@ func (j *judge) limit(p *enforce.Policy) *replay.Limit {
 }
 
 func describe(p *enforce.Policy) *replay.Limit {
-	l := &replay.Limit{Zone: p.Zone.Name, Name: p.Name, Shadow: p.Shadow, Shared: p.Of != nil, Source: p.Zone.Source}
+	l := &replay.Limit{Zone: p.Zone.Name, Name: p.Name, Shadow: p.Shadow, Shared: p.Of != nil}
 	if p.Limit.ID == 0 { // a ban
 		return l
 	}

@@ -47,7 +47,7 @@ func (c *conn) exec(query string, args ...driver.Value) error {
 }
 
 // int runs a query once and returns the integer in its first row.
-func (c *conn) int(query string, args ...driver.Value) (n int64, err error) {
+func (c *conn) int(query string) (n int64, err error) {
 	found := false
 	err = c.each(query, func(row []driver.Value) error {
 		if found {
@@ -55,7 +55,7 @@ func (c *conn) int(query string, args ...driver.Value) (n int64, err error) {
 		}
 		found = true
 		return integers(row, &n)
-	}, args...)
+	})
 	if err == nil && !found {
 		err = errDamaged("no row for " + query)
 	}
