@@ -42,9 +42,7 @@ type Merger struct {
 	held   recordHeap
 	free   []*Record // for reuse
 	last   *Record   // returned by Next
-	size   int64     // bytes of all logs; 0 if unknown
 	latest int64     // arrival of the record that Next returned
-	closed int64     // bytes of completed logs
 
 	Counts
 }
@@ -81,7 +79,6 @@ type source struct {
 func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error) {
 	m := &Merger{parser: parser}
 	var files []os.FileInfo
-	once := false
 	for _, path := range paths {
 		s := &source{File: &File{path: path}}
 		if path == standardInput &&
@@ -90,7 +87,7 @@ func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error)
 		}
 		m.later = append(m.later, s)
 		if path == standardInput {
-			s.from, once = stdin, true
+			s.from = stdin
 			continue
 		}
 		info, err := stat(path)
@@ -101,16 +98,11 @@ func NewMerger(parser *Parser, paths []string, stdin io.Reader) (*Merger, error)
 			return nil, fmt.Errorf("got %s twice: expected each log once, because its requests would count twice", path)
 		}
 		if files = append(files, info); !info.Mode().IsRegular() {
-			once = true
 			continue
 		}
-		m.size += info.Size()
 		if err := m.look(s); err != nil {
 			return nil, err
 		}
-	}
-	if once {
-		m.size = 0
 	}
 	slices.SortStableFunc(m.later, func(a, b *source) int { return cmp.Compare(a.first, b.first) })
 	return m, nil
@@ -221,18 +213,8 @@ func (m *Merger) end(s *source, err error) {
 	if err != io.EOF {
 		m.refuse(s, nil, err)
 	}
-	m.closed += s.read
 	s.close()
 	m.active = slices.DeleteFunc(m.active, func(other *source) bool { return other == s })
-}
-
-// Progress returns how many bytes of the logs were read, and their total, as on disk; 0 if unknown.
-func (m *Merger) Progress() (read, size int64) {
-	read = m.closed
-	for _, s := range m.active {
-		read += s.read
-	}
-	return read, m.size
 }
 
 // source returns the active log that is furthest behind. It opens the next log if that is due.

@@ -91,7 +91,7 @@ const usualWidth = 80
 
 // LookOf returns the look of tables on an output. The zero value is for an output that is no terminal.
 func LookOf(out io.Writer) wording.Look {
-	if !IsTerminal(out) {
+	if !isTerminal(out) {
 		return wording.Look{}
 	}
 	width, _, err := term.GetSize(int(out.(*os.File).Fd()))
@@ -101,8 +101,8 @@ func LookOf(out io.Writer) wording.Look {
 	return wording.Look{Colored: os.Getenv("NO_COLOR") == "", Width: width}
 }
 
-// IsTerminal reports whether an output is a terminal.
-func IsTerminal(out io.Writer) bool {
+// isTerminal reports whether an output is a terminal.
+func isTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }

@@ -167,23 +167,6 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-// On a terminal the bar shows the progress, after a while and not too often.
-func TestBar(t *testing.T) {
-	out, now := new(bytes.Buffer), start
-	b := newBar(out, func() time.Time { return now })
-	b.Show(1, 100, 10)
-	now = now.Add(10 * time.Second)
-	b.Show(25, 100, 1000)
-	b.Show(26, 100, 1001)
-	now = now.Add(time.Second)
-	b.Show(5, 0, 2000)
-	b.Clear()
-	b.Clear()
-	if want := "\r\x1b[K███████░░░░░░░░░░░░░░░░░░░░░░░  25 %  1,000 lines  30s left\r\x1b[K2,000 lines\r\x1b[K"; out.String() != want {
-		t.Errorf("got %q, want %q", out, want)
-	}
-}
-
 // The headline of the page says what limits in shadow would refuse, which is all that a config of init would.
 func TestHeadlineTellsOfShadow(t *testing.T) {
 	limits := func(inShadow ...bool) (list []LimitReport) {

@@ -32,9 +32,6 @@ type Options struct {
 	// Peak is called for each request that a limit counts, with the most units that its client has wanted
 	// within a window; may be nil.
 	Peak func(*Limit, *accesslog.Record, int64)
-
-	// Progress is called now and then; may be nil.
-	Progress func(read, size, lines int64)
 }
 
 // run is a replay.
@@ -58,8 +55,8 @@ type run struct {
 	own         Agreement
 }
 
-// progressEvery is the number of lines between calls of Progress.
-const progressEvery = 1 << 14
+// lookEvery is the number of lines after which a replay looks whether it is to end.
+const lookEvery = 1 << 14
 
 // Run replays a log and returns the report.
 func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*Report, error) {
@@ -77,23 +74,15 @@ func Run(ctx context.Context, log *accesslog.Merger, judge Judge, o Options) (*R
 		if err != nil {
 			return nil, err
 		}
-		if n%progressEvery == 0 {
+		if n%lookEvery == 0 {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			r.progress()
 		}
 		if r.wants(record) {
 			v.reset()
 			r.replay(judge, record, v)
 		}
-	}
-}
-
-func (r *run) progress() {
-	if r.Progress != nil {
-		read, size := r.log.Progress()
-		r.Progress(read, size, r.log.Lines)
 	}
 }
 

@@ -114,16 +114,10 @@ func (f *flags) run(cmd *cobra.Command, load func() (*Config, error), logs []str
 		return err
 	}
 	defer func() { err = errors.Join(err, page.close()) }()
-	bar := replay.NewBar(cmd.ErrOrStderr())
-	defer bar.Clear()
-	if console.IsTerminal(cmd.ErrOrStderr()) {
-		options.Progress = bar.Show
-	}
 	report, err := replayUntil(ctx, log, config, options)
 	if err != nil {
 		return err
 	}
-	bar.Clear()
 	if err := f.write(cmd.OutOrStdout(), page, report); err != nil {
 		return err
 	}
