@@ -30,6 +30,18 @@ func TestUnknownStore(t *testing.T) {
 	}
 }
 
+// The error about an exchange that is missing from this Caddy names its package, which there is.
+func TestUnknownExchange(t *testing.T) {
+	const want = "build it with xcaddy build --with github.com/caddy-tally/caddy-tally --with github.com/caddy-tally/caddy-tally/storage/exchange/postgres"
+	d := caddyfile.NewTestDispenser("rate_limit {\n\tregion eu {\n\t\texchange postgres postgres://db/tally\n\t}\n}")
+	if err := new(App).Unmarshal(d); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want %q in it", err, want)
+	}
+	if _, err := os.Stat("../../storage/exchange/postgres"); err != nil {
+		t.Error(err)
+	}
+}
+
 var updateSyntax = flag.Bool("syntax.update", false, "write the syntax into the comments of the methods UnmarshalCaddyfile")
 
 // The comments of the methods UnmarshalCaddyfile show the grammar. (A test of the reference holds it to the

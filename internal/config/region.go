@@ -101,8 +101,8 @@ func noExchange(engine string) string {
 		// which may hold a password
 		return "the name of an exchange comes first: write exchange postgres and then the address"
 	case engine == "postgres" || engine == "postgresql":
-		return "this Caddy has no postgres: build it with xcaddy --with " + caddyconf.ModulePath + " --with " +
-			caddyconf.ModulePath + "/exchange/postgres"
+		return "this Caddy has no postgres: build it with xcaddy build --with " + caddyconf.ModulePath + " --with " +
+			caddyconf.ModulePath + "/storage/exchange/postgres"
 	}
 	names := moduleNames("rate_limit.exchanges")
 	if len(names) == 0 {
