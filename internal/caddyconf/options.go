@@ -35,12 +35,15 @@ func ParseUnits(s string) (int64, error) {
 	return int64(min(size, math.MaxInt64)), err
 }
 
-// ModuleJSON encodes a module with its name in key.
-func ModuleJSON(d *caddyfile.Dispenser, module any, key, name string) ([]byte, error) {
-	var warnings []caddyconfig.Warning
-	raw := caddyconfig.JSONModuleObject(module, key, name, &warnings)
-	if len(warnings) > 0 {
-		return nil, d.Errf("encoding module %s: %s", name, warnings[0].Message)
+// Module reads the options of a module, and returns it, and its JSON with its name in key.
+func Module(d *caddyfile.Dispenser, namespace, name, key string) (module any, raw []byte, err error) {
+	if module, err = caddyfile.UnmarshalModule(d, namespace+"."+name); err != nil {
+		return nil, nil, err
 	}
-	return raw, nil
+	var warnings []caddyconfig.Warning
+	raw = caddyconfig.JSONModuleObject(module, key, name, &warnings)
+	if len(warnings) > 0 {
+		return nil, nil, d.Errf("encoding module %s: %s", name, warnings[0].Message)
+	}
+	return module, raw, nil
 }

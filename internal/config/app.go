@@ -206,7 +206,7 @@ func percent(field *int, most int64) func(string) error {
 	}
 }
 
-func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
+func (a *App) unmarshalStore(d *caddyfile.Dispenser) (err error) {
 	if !d.NextArg() {
 		return d.ArgErr()
 	}
@@ -214,10 +214,6 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 	if !isModule("rate_limit.stores." + engine) {
 		return unknownStore(d, engine)
 	}
-	store, err := caddyfile.UnmarshalModule(d, "rate_limit.stores."+engine)
-	if err != nil {
-		return err
-	}
-	a.StoreRaw, err = caddyconf.ModuleJSON(d, store, "engine", engine)
+	_, a.StoreRaw, err = caddyconf.Module(d, "rate_limit.stores", engine, "engine")
 	return err
 }

@@ -250,7 +250,7 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	name := d.Val()
-	module, err := caddyfile.UnmarshalModule(d, "caddy.storage."+name)
+	module, raw, err := caddyconf.Module(d, "caddy.storage", name, "module")
 	if err != nil && !isModule("caddy.storage."+name) {
 		return fmt.Errorf(
 			"%w: it would have no effect here: remove the line; for several machines that share counts, write %s", err,
@@ -262,6 +262,6 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	if _, ok := module.(caddy.StorageConverter); !ok {
 		return d.Errf("module caddy.storage.%s is not a caddy.StorageConverter", name)
 	}
-	h.StorageRaw, err = caddyconf.ModuleJSON(d, module, "module", name)
-	return err
+	h.StorageRaw = raw
+	return nil
 }

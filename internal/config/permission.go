@@ -25,16 +25,11 @@ type Permission struct {
 
 // Unmarshal reads the block of the module.
 func (p *Permission) Unmarshal(d *caddyfile.Dispenser, token MatcherToken) error {
-	return p.unmarshal(d, token, grammar.Line("permission <module...>", func(d *caddyfile.Dispenser) error {
+	return p.unmarshal(d, token, grammar.Line("permission <module...>", func(d *caddyfile.Dispenser) (err error) {
 		if !d.NextArg() || p.PermissionRaw != nil {
 			return d.Err("permission: write one line such as permission http http://127.0.0.1:9123/ask")
 		}
-		name := d.Val()
-		module, err := caddyfile.UnmarshalModule(d, "tls.permission."+name)
-		if err != nil {
-			return err
-		}
-		p.PermissionRaw, err = caddyconf.ModuleJSON(d, module, "module", name)
+		_, p.PermissionRaw, err = caddyconf.Module(d, "tls.permission", d.Val(), "module")
 		return err
 	}))
 }

@@ -78,19 +78,15 @@ func (c *Compiler) compileRegion(ctx caddy.Context) error {
 	return nil
 }
 
-func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) error {
+func (r *Region) unmarshalExchange(d *caddyfile.Dispenser) (err error) {
 	if !d.NextArg() {
 		return d.ArgErr()
 	}
 	engine := d.Val()
-	if _, err := caddy.GetModule("rate_limit.exchanges." + engine); err != nil {
+	if !isModule("rate_limit.exchanges." + engine) {
 		return d.Err("exchange: " + noExchange(engine))
 	}
-	module, err := caddyfile.UnmarshalModule(d, "rate_limit.exchanges."+engine)
-	if err != nil {
-		return err
-	}
-	r.ExchangeRaw, err = caddyconf.ModuleJSON(d, module, "engine", engine)
+	_, r.ExchangeRaw, err = caddyconf.Module(d, "rate_limit.exchanges", engine, "engine")
 	return err
 }
 
