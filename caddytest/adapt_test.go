@@ -326,8 +326,8 @@ func TestJSONErrorsOfApp(t *testing.T) {
 	for _, tt := range []struct{ name, app, want string }{
 		{"null tier", `"tiers":[null]`, `a tier is null; give it a name and limits, or remove it`},
 		{"tier without name", `"tiers":[{"unlimited":true}]`, `a tier must be letters, digits and . _ - such as free, at most 64, got ""`},
-		{"tier without limits", `"tiers":[{"name":"a"}]`, `tier "a": needs a limit, such as 5/1m, or unlimited`},
-		{"tier with both", `"tiers":[{"name":"a","unlimited":true,"limits":[{"amount":5,"window":"1m"}]}]`, `tier "a": unlimited excludes limits; leave one out`},
+		{"tier without limits", `"tiers":[{"name":"a"}]`, `tier "a": a limit is missing: write limit 5/1m or unlimited`},
+		{"tier with both", `"tiers":[{"name":"a","unlimited":true,"limits":[{"amount":5,"window":"1m"}]}]`, `tier "a": unlimited excludes limits: leave one out`},
 		{"tier with a bad limit", `"tiers":[{"name":"a","limits":[{"amount":5}]}]`, `tier "a": limit: window must be at least 100ms, got 0s`},
 		{"one secret for two tiers", `"tiers":[{"name":"a","unlimited":true,"service_header":{"name":"X-A","secret":"0123456789abcdef"}},{"name":"b","unlimited":true,"service_header":{"name":"x-a","secret":"0123456789abcdef"}}]`, `tier "b": service_header: tier "a" has the same field and secret; give each a secret of its own`},
 		{"service without secret", `"tiers":[{"name":"a","unlimited":true,"service_header":{"name":"X-A"}}]`, `service_header: the secret must have at least 16 characters, got 0`},

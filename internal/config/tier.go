@@ -74,12 +74,20 @@ func (c *Compiler) compileTiers() error {
 	return nil
 }
 
-func (c *Compiler) compileTier(t *Tier) error {
+// check returns an error if it isn't clear what the tier may do.
+func (t *Tier) check() error {
 	switch {
 	case t.Unlimited && len(t.Limits) > 0:
-		return errors.New("unlimited excludes limits; leave one out")
+		return errors.New("unlimited excludes limits: leave one out")
 	case !t.Unlimited && len(t.Limits) == 0:
-		return errors.New("needs a limit, such as 5/1m, or unlimited")
+		return errors.New("a limit is missing: write limit 5/1m or unlimited")
+	}
+	return nil
+}
+
+func (c *Compiler) compileTier(t *Tier) error {
+	if err := t.check(); err != nil {
+		return err
 	}
 	if _, err := compileLimits(t.Name, t.Limits); err != nil {
 		return err
@@ -147,15 +155,7 @@ func (s *ServiceHeader) compile(tier string) (enforce.Service, error) {
 // block is the syntax of `tier` in the global option.
 func (t *Tier) block() grammar.Block {
 	return grammar.Block{
-		Check: func() error {
-			switch {
-			case t.Unlimited && len(t.Limits) > 0:
-				return errors.New("unlimited excludes limits: leave one out")
-			case !t.Unlimited && len(t.Limits) == 0:
-				return errors.New("a limit is missing: write limit 5/1m or unlimited")
-			}
-			return nil
-		},
+		Check: t.check,
 		Rules: func() grammar.Rules {
 			header := new(ServiceHeader)
 			return grammar.Rules{
