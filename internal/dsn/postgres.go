@@ -2,6 +2,9 @@ package dsn
 
 import (
 	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
 	"net"
 	"net/url"
 	"regexp"
@@ -54,6 +57,21 @@ func IsSplit(dsn, address string) bool {
 	_, database, _ := strings.Cut(place, "/")
 	return strings.Contains(hosts, "@") || isURL(dsn) && strings.Contains(database+option, "@")
 }
+
+// Unreadable returns an error about a DSN, of which a part of the password may be taken for the host. The driver's
+// errors may show a password with special characters, so only those about files are passed on.
+func Unreadable(err error, example string) error {
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return fmt.Errorf("dsn: %w", file)
+	}
+	return fmt.Errorf(
+		"dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", example)
+}
+
+var seed = maphash.MakeSeed()
+
+// Fingerprint identifies a DSN in this process, and reveals nothing of it.
+func Fingerprint(dsn string) uint64 { return maphash.String(seed, dsn) }
 
 func isURL(dsn string) bool {
 	return strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://")

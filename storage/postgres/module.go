@@ -4,13 +4,7 @@ package postgres
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"strconv"
 	"sync"
@@ -74,7 +68,7 @@ func (s *Store) Provision(caddy.Context) (err error) {
 	}
 	config, err := pgconn.ParseConfig(s.dsn)
 	if err != nil || dsn.IsSplit(s.dsn, dsn.Address(config)) {
-		return unreadable(err)
+		return dsn.Unreadable(err, example)
 	}
 	s.config, s.address = config, dsn.Address(config)
 	return nil
@@ -83,16 +77,6 @@ func (s *Store) Provision(caddy.Context) (err error) {
 func (s *Store) expand() (string, error) { return dsn.Expand(s.DSN, dsn.Postgres) }
 
 const example = "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example.com/tally"
-
-// unreadable returns an error about a DSN, of which a part of the password may be taken for the host. The driver's
-// errors may show a password with special characters, so only those about files are passed on.
-func unreadable(err error) error {
-	if file := (*fs.PathError)(nil); errors.As(err, &file) {
-		return fmt.Errorf("dsn: %w", file)
-	}
-	return fmt.Errorf(
-		"dsn: it can't be read; write it as in %s, and special characters of the password as in %%40 for @", example)
-}
 
 // Address implements stores.Network.
 func (s *Store) Address() string { return s.address }
@@ -110,8 +94,7 @@ func (s *Store) Counts() string { return "postgres " + s.address + " " + s.Prefi
 
 // Identity implements stores.Store.
 func (s *Store) Identity() string {
-	return fmt.Sprintf("postgres %s prefix=%s dsn=%s durable=%t", s.address, s.Prefix,
-		fingerprint(s.dsn), s.Durable)
+	return fmt.Sprintf("postgres %s prefix=%s dsn=%x durable=%t", s.address, s.Prefix, dsn.Fingerprint(s.dsn), s.Durable)
 }
 
 // Open implements stores.Store. All stores are on one place, which remembers the batches of earlier stores whose
@@ -128,19 +111,6 @@ func (s *Store) placeFor(timeout time.Duration) *store.Place {
 			Timeout: timeout})
 	}
 	return s.place
-}
-
-// fingerprints is the key of this process for fingerprints.
-var fingerprints = func() (key [32]byte) {
-	_, _ = rand.Read(key[:]) // never fails: see crypto/rand
-	return key
-}()
-
-// fingerprint returns a text that identifies a DSN in this process, and reveals nothing of it.
-func fingerprint(dsn string) string {
-	mac := hmac.New(sha256.New, fingerprints[:])
-	mac.Write([]byte(dsn))
-	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:

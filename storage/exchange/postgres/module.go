@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -64,8 +62,7 @@ func (e *Exchange) read() (server, error) {
 
 // Identity says which exchange it is, without showing a password.
 func (e *Exchange) Identity() string {
-	sum := sha256.Sum256([]byte(e.server.dsn))
-	return "postgres " + hex.EncodeToString(sum[:])
+	return fmt.Sprintf("postgres %x", dsn.Fingerprint(e.server.dsn))
 }
 
 // Place returns the address of the server and the name of the database.

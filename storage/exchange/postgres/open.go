@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
-const example = "postgres://user:{env.PG_PASSWORD}@host:5432/database"
+const example = "exchange postgres postgres://user:{env.PG_PASSWORD}@host:5432/database"
 
 // server says how to connect to a server.
 type server struct {
@@ -28,8 +28,7 @@ func parse(text string) (s server, err error) {
 		s = server{text, config}
 	}
 	if err != nil || dsn.IsSplit(text, s.place()) {
-		return s, errors.New("dsn: can't be read: expected " + example +
-			", with special characters of the password percent-encoded")
+		return s, dsn.Unreadable(err, example)
 	}
 	// behind PgBouncer, prepared statements don't exist on the next connection
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
