@@ -52,6 +52,10 @@ func (z *zoneCompiler) compileCost() (err error) {
 		}
 	}
 	z.settleSpellings()
+	z.run.Cost.Filled = z.filled("cost", z.run.Cost.From, emptyCost, fixOfCost)
+	for i := range z.run.Costs {
+		z.run.Costs[i].Filled = z.filled("cost", z.run.Costs[i].From, emptyCost, fixOfCost)
+	}
 	for _, p := range append(z.run.Costs, z.run.Cost) {
 		if z.MaxCost != 0 && p.Fixed > z.MaxCost {
 			return fmt.Errorf("cost: %d is above max_cost, which is %d", p.Fixed, z.MaxCost)
@@ -59,6 +63,11 @@ func (z *zoneCompiler) compileCost() (err error) {
 	}
 	return nil
 }
+
+const (
+	emptyCost = "was empty in 1,000 requests, and never had a value, so that each cost 1"
+	fixOfCost = "cost 10; or a placeholder that is set here"
+)
 
 // settleSpellings makes the matchers of higher costs match all spellings, and those of lower costs
 // only the written one.

@@ -69,19 +69,31 @@ func (z *zoneCompiler) compile() error {
 	return z.app.Run.Advice.Give(z.log, z.found...)
 }
 
-// watch makes the zone ask about what never happens: a request that it matches, and a key that isn't empty.
+// watch makes the zone ask about what never happens: a request that it matches, and a key or a tier that is set.
 func (z *zoneCompiler) watch() {
-	id := string(caddyconfig.JSON([]any{z.Name, z.MatcherSetsRaw, z.Key}, nil))
 	unseen := z.Advice("match: no request has been in this zone, while 10,000 others came to its site, or for three days",
 		"match /login; with a method and path as the access log has them, or no zone")
-	empty := z.Advice("key: "+z.Key+" was empty in 1,000 requests, and never had a value", "per ip; or a placeholder that is set here")
-	unseen.Kind, empty.Kind = advice.Reach, advice.Set
+	unseen.Kind = advice.Reach
 	if len(z.MatcherSetsRaw) > 0 && len(z.When) == 0 {
-		z.run.Seen = z.app.Run.Never("zone "+id, 10_000, 3*24*time.Hour, unseen)
+		z.run.Seen = z.app.Run.Never("zone "+z.id(z.Key), 10_000, 3*24*time.Hour, unseen)
 	}
-	if len(routing.PlaceholderNames(z.Key)) > 0 {
-		z.run.Filled = z.app.Run.Never("key "+id, 1000, 0, empty)
+	z.run.Filled = z.filled("key", z.Key, "was empty in 1,000 requests, and never had a value", "per ip; or a placeholder that is set here")
+	z.run.Tiered = z.filled("tier", z.Tier, "never named a tier in 1,000 requests", "tiers, for the tier of an API key; or a placeholder that names a tier here")
+}
+
+// id identifies what the zone asks about, by the placeholders of an option.
+func (z *zoneCompiler) id(text string) string {
+	return string(caddyconfig.JSON([]any{z.Name, z.MatcherSetsRaw, text}, nil))
+}
+
+// filled returns what watches for a value in the placeholders of an option, or nil if it has none.
+func (z *zoneCompiler) filled(option, text, problem, fix string) *enforce.Never {
+	if len(routing.PlaceholderNames(text)) == 0 {
+		return nil
 	}
+	empty := z.Advice(option+": "+text+" "+problem, fix)
+	empty.Kind = advice.Set
+	return z.app.Run.Never(option+" "+z.id(text), 1000, 0, empty)
 }
 
 // compilePeerForm translates `window` and `max_events` into a limit. If an exact translation is

@@ -181,6 +181,7 @@ type Zone struct {
 
 	Seen   *Never // a request of the zone; nil if nobody is asked about it
 	Filled *Never // a key that isn't empty; nil for other zones
+	Tiered *Never // a tier that the placeholders of Tier name; nil for other zones
 
 	Log   atomic.Pointer[instance.RefusalLog]
 	Meter meter.Zone

@@ -15,6 +15,7 @@ type CostRule struct {
 	Matchers caddyhttp.MatcherSets
 	Fixed    int64  // unless From is set
 	From     string // placeholders for the cost
+	Filled   *Never // a value in them
 }
 
 // costOf returns the cost of a request in the zone, whose limits for the request are set: the highest one of the
@@ -69,6 +70,7 @@ func (z *Zone) costBy(e *Evaluation, p *CostRule, set *LimitSet) int64 {
 		}
 		return one, nil
 	})
+	e.note(p.Filled, strings.TrimSpace(text) != "")
 	if unsure || fields > 0 && typed == 0 {
 		return set.smallest()
 	}

@@ -173,8 +173,8 @@ func (e *Evaluation) collect() error {
 	}
 	for _, z := range h.Zones {
 		matches, err := z.matches(e)
-		if err == nil && !e.forecasts {
-			h.Config.note(z.Seen, matches)
+		if err == nil {
+			e.note(z.Seen, matches)
 		}
 		switch {
 		case err != nil:

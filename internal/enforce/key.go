@@ -102,9 +102,7 @@ func (z *Zone) network(e *Evaluation) (netip.Prefix, bool) {
 // appendText appends the value of the zone's key.
 func (z *Zone) appendText(e *Evaluation) keyVerdict {
 	text := z.keyText(e)
-	if z.Filled != nil && !e.forecasts {
-		e.Handler.Config.note(z.Filled, text != z.EmptyForm)
-	}
+	e.note(z.Filled, text != z.EmptyForm)
 	if text == z.EmptyForm {
 		switch z.OnEmptyKey {
 		case "", EmptyIP:

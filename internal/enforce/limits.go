@@ -37,7 +37,9 @@ func (z *Zone) tier(e *Evaluation) (string, *answer.Denial) {
 	if tier, ok := e.Handler.Config.serviceTier(e.Vars); ok {
 		return tier, nil
 	}
-	return e.Repl.ReplaceAll(z.Tier, ""), nil
+	name := e.Repl.ReplaceAll(z.Tier, "")
+	e.note(z.Tiered, e.Handler.Config.hasTier(name))
+	return name, nil
 }
 
 // limitsOf returns all limits that may apply to a request in a zone.

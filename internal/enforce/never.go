@@ -46,6 +46,13 @@ func (cfg *Config) Never(name string, most int64, longest time.Duration, questio
 	return n
 }
 
+// note notes a request, unless it is only forecast.
+func (e *Evaluation) note(n *Never, happens bool) {
+	if n != nil && !e.forecasts {
+		e.Handler.Config.note(n, happens)
+	}
+}
+
 // note notes a request: it is what n watches for, or another one. Once it has happened, this takes one atomic load.
 func (cfg *Config) note(n *Never, happens bool) {
 	switch {

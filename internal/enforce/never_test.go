@@ -120,28 +120,42 @@ func TestZonesWithoutRequestsAreAskedAbout(t *testing.T) {
 	}
 }
 
-// A key that was empty in all of a thousand requests is asked about.
-func TestKeysThatAreAlwaysEmptyAreAskedAbout(t *testing.T) {
+// A key, a cost or a tier that was empty in all of a thousand requests is asked about.
+func TestWhatIsAlwaysEmptyIsAskedAbout(t *testing.T) {
+	const field, limit = "{http.request.header.X-Tenant}", "\nlimit 100000/1m"
+	app := &config.App{Tiers: []*config.Tier{{Name: "acme", Limits: []config.Limit{{Amount: 100000, Window: hour}}}, {Name: "free", Limits: []config.Limit{{Amount: 100000, Window: hour}}}}}
 	for _, tt := range []struct {
-		name string
-		sent int // the request that has the field
-		want int
-	}{{"never", 0, 1}, {"once", 700, 0}} {
+		name, options, about string
+		sent                 int // the request that has the field
+		value                string
+		want                 int
+	}{
+		{"a key never", "per key " + field + limit, "key: " + field + " was empty", 0, "", 1},
+		{"a key once", "per key " + field + limit, "key: ", 700, "acme", 0},
+		{"a cost never", "cost " + field + limit, "cost: " + field + " was empty", 0, "", 1},
+		{"a cost once", "cost " + field + limit, "cost: ", 700, "7", 0},
+		{"a wrong cost once", "cost " + field + limit, "cost: ", 700, "x", 0},
+		{"a cost of some never", "cost " + field + " path /\ncost 5 path /large" + limit, "cost: " + field + " was empty", 0, "", 1},
+		{"a cost of others", "cost " + field + " path /large\ncost 1" + limit, "cost: ", 0, "", 0},
+		{"a tier never", "tier " + field + " free", "tier: " + field + " never named", 0, "", 1},
+		{"a tier once", "tier " + field + " free", "tier: ", 700, "acme", 0},
+		{"an unknown tier", "tier " + field + " free", "tier: " + field + " never named", 700, "Acme", 1},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := handlertest.Start(t, new(config.App), handlertest.Parse(t, "zone "+t.Name()+" {\nper key {http.request.header.X-Tenant}\nlimit 100000/1m\n}"))
+			h := handlertest.Start(t, app, handlertest.Parse(t, "zone "+strings.ReplaceAll(tt.name, " ", "-")+" {\n"+tt.options+"\n}"))
 			for i := range 1000 {
-				if all := questions(h, "key: "); len(all) != 0 {
+				if all := questions(h, tt.about); len(all) != 0 {
 					t.Fatalf("asked after %d: %q", i, all)
 				}
 				fields := []string{}
 				if i > 0 && i == tt.sent {
-					fields = []string{"X-Tenant", "acme"}
+					fields = []string{"X-Tenant", tt.value}
 				}
-				if _, _, err := handlertest.Get(h, "/", "192.0.2.1", handlertest.Answering(200), fields...); err != nil {
+				if _, _, err := handlertest.Get(h, "/", "192.0.2.1", handlertest.Answering(200), fields...); err != nil && tt.value != "x" {
 					t.Fatal(err)
 				}
 			}
-			if all := questions(h, "key: {http.request.header.X-Tenant} was empty"); len(all) != tt.want {
+			if all := questions(h, tt.about); len(all) != tt.want {
 				t.Errorf("asked %q", all)
 			}
 		})
