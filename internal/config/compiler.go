@@ -179,7 +179,7 @@ func (c *Compiler) Handler(ctx caddy.Context, config *Handler) (*enforce.Handler
 	h.run = &enforce.Handler{
 		Config: c.Run, Ctx: ctx, Log: h.log, Random: rand.Float64,
 		Answer: answer.Options{Routed: answer.ErrorRouted(ctx)}, AddressedBy: enforce.ClientIPFields(ctx),
-		Peer:   c.Run.PeerOf(ctx),
+		Peer: c.Run.PeerOf(ctx), Neighbors: c.Run.NeighborsOf(ctx),
 		Jitter: h.Jitter, LogsKey: h.LogKey, LogsIP: h.LogIP, Metrics: !h.DisableMetrics,
 	}
 	events, err := ctx.App("events")

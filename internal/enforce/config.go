@@ -106,6 +106,7 @@ type Handler struct {
 	Events      *caddyevents.App
 	Random      func() float64 // from [0, 1)
 	Peer        *Peer          // of its server; nil if that trusts proxies
+	Neighbors   *Never         // of a server that does; else nil
 	Late        []*LateName
 
 	PassFields  []string // the pass_field options of its zones

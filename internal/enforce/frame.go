@@ -151,6 +151,7 @@ func (e *Evaluation) decide() error {
 // key, the others still count it, so that they can limit floods of bad keys.
 func (e *Evaluation) collect() error {
 	h, v := e.Handler, &e.Verdict
+	e.noteNeighbor()
 	if err := e.body.peek(&e.Verdict, h.MatchesBody); err != nil {
 		return err
 	}

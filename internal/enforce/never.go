@@ -2,6 +2,8 @@ package enforce
 
 import (
 	"cmp"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +26,9 @@ type neverSoFar struct {
 	others   atomic.Int64
 	happened atomic.Bool
 	asked    atomic.Bool
+
+	mu    sync.Mutex
+	names []string // guarded by mu: of others that count once
 }
 
 // Follow makes the config the next one of a running Caddy, before anything is given or watched for.
@@ -66,5 +71,17 @@ func (cfg *Config) note(n *Never, happens bool) {
 		if n.asked.CompareAndSwap(false, true) {
 			_ = cfg.Advice.Give(cfg.Log, n.question) // a warning is no error
 		}
+	}
+}
+
+// noteOnce notes another request than n watches for, once for each name. Nobody waits: a later one of the name counts.
+func (cfg *Config) noteOnce(n *Never, name string) {
+	if !n.mu.TryLock() {
+		return
+	}
+	defer n.mu.Unlock()
+	if !slices.Contains(n.names, name) && !n.asked.Load() {
+		n.names = append(n.names, name)
+		cfg.note(n, false)
 	}
 }

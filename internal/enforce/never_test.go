@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -184,5 +185,50 @@ func TestPuzzlesThatNobodySolvesAreAskedAbout(t *testing.T) {
 	}
 	if all := questions(h, "challenge: "); len(all) != 0 {
 		t.Errorf("asked although one was solved: %q", all)
+	}
+}
+
+// Browsers in private networks that a server takes for proxies are asked about, once there are three. Programs that
+// check its health, a proxy itself and visitors with an address of their own aren't among them.
+func TestVisitorsTakenForProxiesAreAskedAbout(t *testing.T) {
+	h := handlertest.Start(t, new(config.App), handlertest.Parse(t, "zone "+t.Name()+" {\nlimit 1000/1m\n}"))
+	h.Neighbors = h.Config.Never("neighbors", 3, 0, advice.Advice{Problem: "visitors are taken for proxies"})
+	ask := func(peer, client, agent, forwarded string, trusted bool) int {
+		r := handlertest.Request(t, http.MethodGet, "/")
+		r.RemoteAddr = peer
+		r.Header.Set("User-Agent", agent)
+		if forwarded != "" {
+			r.Header.Set("X-Forwarded-For", forwarded)
+		}
+		caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, client)
+		caddyhttp.SetVar(r.Context(), caddyhttp.TrustedProxyVarKey, trusted)
+		e := h.Begin(r)
+		defer e.Release()
+		if _, err := e.Decide(); err != nil {
+			t.Fatal(err)
+		}
+		return len(questions(h, "visitors are taken"))
+	}
+	for i := range 9 {
+		at := fmt.Sprintf("10.0.0.%d", i)
+		for _, n := range []int{
+			ask(at+":80", at, "ELB-HealthChecker/2.0", "", true),
+			ask("10.0.0.1:80", "10.0.0.1", handlertest.Browser, "", true),
+			ask("10.0.0.1:80", "203.0.113.9", handlertest.Browser, "203.0.113.9", true),
+			ask(at+":80", at, handlertest.Browser, "", false),
+			ask("127.0.0.1:80", "127.0.0.1", handlertest.Browser, "", true),
+			ask("10.0.0.1:80", "10.0.0.1", handlertest.Browser, "203.0.113.9", true),
+		} {
+			if n != 0 {
+				t.Fatalf("asked after %d", i)
+			}
+		}
+	}
+	ask("10.0.0.1:80", "10.0.0.1", handlertest.Browser, "203.0.113.9, 192.168.0.2", true)
+	if ask("10.0.0.1:80", "10.0.0.1", handlertest.Browser, "192.168.0.2", true) != 0 {
+		t.Error("one visitor is two")
+	}
+	if n := ask("10.0.0.3:80", "10.0.0.3", handlertest.Browser, "", true); n != 1 {
+		t.Errorf("asked %d times", n)
 	}
 }

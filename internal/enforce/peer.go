@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -106,5 +108,45 @@ func (p *Peer) advice(proxy netip.Addr) advice.Advice {
 func (h *Handler) NotePeer(r *http.Request) {
 	if proxy, found := h.Peer.watch(r); found {
 		_ = h.Config.Advice.Give(h.Log, h.Peer.advice(proxy)) // a warning is no error
+	}
+}
+
+// neighbors is how many visitors of trusted networks there must be, before the operator is asked about them: one or
+// two may be proxies.
+const neighbors = 3
+
+// NeighborsOf returns what watches the server of a handler's ctx for visitors that it takes for proxies, or nil if it
+// trusts none.
+func (cfg *Config) NeighborsOf(ctx caddy.Context) *Never {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || !routing.TrustsProxies(server) {
+		return nil
+	}
+	listen := fmt.Sprint(server.Listen)
+	return cfg.Never("neighbors "+listen+fmt.Sprint(routing.TrustedRanges(server)), neighbors, 0, advice.Advice{
+		Problem: "visitors of your own network are taken for proxies: each may write any address, or all share one count",
+		Fix:     "trusted_proxies static 172.18.0.2 and trusted_proxies_strict, with your proxy's address alone",
+		Server:  []string{listen}, Kind: advice.Address,
+	})
+}
+
+// noteNeighbor notes a browser in a private network whose request has no other address than trusted ones: those of
+// its peer, or the last one that a proxy has added. Programs that check a server's health aren't browsers.
+func (e *Evaluation) noteNeighbor() {
+	n, r := e.Handler.Neighbors, e.Http
+	if n == nil || n.asked.Load() || e.forecasts || !strings.HasPrefix(strings.TrimPrefix(r.RemoteAddr, "["), e.ClientIP()) {
+		return
+	}
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	visitor := peer.Addr()
+	if trusted, _ := e.Vars[caddyhttp.TrustedProxyVarKey].(bool); !trusted || e.ClientIP() != visitor.String() ||
+		!strings.HasPrefix(httpfield.First(r.Header["User-Agent"]), "Mozilla/5.0 ") {
+		return
+	}
+	if named := matcher.AddressesIn(r.Header["X-Forwarded-For"]); len(named) > 0 {
+		visitor = named[len(named)-1]
+	}
+	if visitor.Unmap().IsPrivate() {
+		e.Handler.Config.noteOnce(n, visitor.String())
 	}
 }
