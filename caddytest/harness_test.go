@@ -32,6 +32,9 @@ const patience = time.Minute
 // scratch is the folder for temporary files. It is there until all tests are done.
 var scratch string
 
+// scratchParent is where that folder is made, or "" for the usual place, as with PROOF.
+var scratchParent string
+
 func TestMain(m *testing.M) {
 	if isCaddy() {
 		shiftClocks()
@@ -47,7 +50,7 @@ func TestMain(m *testing.M) {
 
 func runTests(m *testing.M) int {
 	var err error
-	if scratch, err = os.MkdirTemp("", "ct-"); err == nil { // a short name: paths of sockets may not be long
+	if scratch, err = os.MkdirTemp(scratchParent, "ct-"); err == nil { // a short name: paths of sockets may not be long
 		err = errors.Join(child.RemoveFolder(scratch), os.Setenv("TMPDIR", scratch),
 			os.Chmod(scratch, 0o777|os.ModeSticky)) // servers of SQL run as other users
 	}
@@ -566,6 +569,8 @@ func options(more string) string {
 	default_bind 127.0.0.1
 	persist_config off
 	skip_install_trust
+	storage_check off
+	storage_clean_interval off
 	` + more + `
 }
 `

@@ -1,13 +1,18 @@
 package caddytest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // warning is a line of the log about a config.
@@ -41,12 +46,7 @@ func loadJSON(t *testing.T, raw []byte) (warnings []warning, err error) {
 // logOf validates a config in this process, and returns what is logged.
 func logOf(t *testing.T, raw []byte) (lines string, err error) {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "log") // and not t.TempDir: the test's name may have placeholders in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	path := filepath.Join(folder, "log")
+	number := logsInMemory.Add(1)
 	var config map[string]any
 	if err := json.Unmarshal(raw, &config); err != nil {
 		t.Fatal(err)
@@ -56,17 +56,56 @@ func logOf(t *testing.T, raw []byte) (lines string, err error) {
 	if logs == nil {
 		logs = make(map[string]any)
 	}
-	logs["default"] = map[string]any{"writer": map[string]any{"output": "file", "filename": path}, "encoder": map[string]any{"format": "json"}}
+	logs["default"] = map[string]any{"writer": map[string]any{"output": "caddytest", "number": number}, "encoder": map[string]any{"format": "json"}}
 	config["logging"] = map[string]any{"logs": logs}
 	if raw, err = json.Marshal(config); err != nil {
 		t.Fatal(err)
 	}
 	err = validate(raw)
-	text, readErr := os.ReadFile(path)
-	if readErr != nil {
-		t.Fatal(readErr)
+	opened, ok := logsOpened.LoadAndDelete(number)
+	if !ok {
+		t.Fatal("the log was not opened")
 	}
-	return string(text), err
+	log := opened.(*logInMemory)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	return log.lines.String(), err
+}
+
+// logInMemory is the log of a config that is only validated: a file for each would take longer than the rest.
+type logInMemory struct {
+	Number int64 `json:"number"`
+
+	mu    sync.Mutex
+	lines bytes.Buffer // guarded by mu
+}
+
+var (
+	logsInMemory atomic.Int64
+	logsOpened   sync.Map // logs by their numbers
+)
+
+func init() { caddy.RegisterModule(new(logInMemory)) }
+
+// CaddyModule returns the Caddy module information.
+func (*logInMemory) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.logging.writers.caddytest", New: func() caddy.Module { return new(logInMemory) }}
+}
+
+// String, WriterKey, OpenWriter, Write and Close implement a writer of logs.
+func (l *logInMemory) String() string    { return l.WriterKey() }
+func (l *logInMemory) WriterKey() string { return fmt.Sprint("caddytest ", l.Number) }
+func (l *logInMemory) Close() error      { return nil }
+
+func (l *logInMemory) OpenWriter() (io.WriteCloser, error) {
+	logsOpened.Store(l.Number, l)
+	return l, nil
+}
+
+func (l *logInMemory) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(p)
 }
 
 // mustValidate validates the server's config in this process, and returns what is logged.
