@@ -20,13 +20,13 @@ func (s *Store) PutNotes(ctx context.Context, notes []storage.Note, replay bool)
 	for i := range notes {
 		names[i] = string(notes[i].Name[:])
 	}
-	b := &batch{alone: true, reads: []*script{
+	b := &batch{clock: noClock{}, alone: true, reads: []*script{
 		s.place.script().add("SELECT COUNT(*), COALESCE(MAX(number), 0) FROM ", table("notes")),
 		s.place.script().add("SELECT name, version FROM ", table("notes"), " WHERE name IN ").list(names),
 	}}
 	versions := make([]int64, len(notes))
 	b.decide = func(tx *transaction) error { return tx.putNotes(notes, versions, replay) }
-	if err := s.batches.upkeep(ctx, "notes", b); err != nil {
+	if err := s.batches.transact(ctx, "notes", b); err != nil {
 		return err
 	}
 	for i := range notes {

@@ -82,12 +82,6 @@ func (bs *batches) inTerm(ctx context.Context, what string, term *storage.Term, 
 	return bs.transact(ctx, what, &timed)
 }
 
-// upkeep runs a batch that has no term.
-func (bs *batches) upkeep(ctx context.Context, what string, b *batch) error {
-	b.clock = noClock{}
-	return bs.transact(ctx, what, b)
-}
-
 func (bs *batches) transact(ctx context.Context, what string, b *batch) error {
 	ctx, cancel := bs.place.deadline(ctx)
 	defer cancel()
