@@ -95,16 +95,14 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 func (s *Store) Provision(ctx caddy.Context) (err error) {
 	s.log = ctx.Logger()
 	s.options, err = s.toOptions(caddy.NewReplacer())
-	if err == nil {
-		s.options.Notice = s.notice
-	}
+	s.options.Evicts = s.warn
 	return err
 }
 
-// notice warns of a server that may remove counts.
-func (s *Store) notice(n store.Notice) {
+// warn warns of a server that may remove counts.
+func (s *Store) warn(policy string) {
 	s.log.Warn("the server removes keys when its memory is full, so limits may let more through: set maxmemory-policy noeviction there",
-		zap.String("store", s.Address()), zap.String("maxmemory_policy", n.Policy))
+		zap.String("store", s.Address()), zap.String("maxmemory_policy", policy))
 }
 
 var seed = maphash.MakeSeed()

@@ -25,8 +25,8 @@ func (e *evictions) inspect(ctx context.Context) error {
 		return err
 	}
 	policy := memory["maxmemory_policy"]
-	if policy != "" && policy != "noeviction" && e.machine.server.options.Notice != nil {
-		e.machine.server.options.Notice(Notice{Policy: policy})
+	if policy != "" && policy != "noeviction" && e.machine.server.options.Evicts != nil {
+		e.machine.server.options.Evicts(policy)
 	}
 	e.before, err = e.count(ctx)
 	return err

@@ -31,8 +31,8 @@ type Options struct {
 	// Timeout is how long a call may take, unless its context ends before. Zero means
 	// a second.
 	Timeout time.Duration
-	// Notice is called with notices for the server's administrators. It may be nil.
-	Notice func(Notice)
+	// Evicts is called with the server's maxmemory-policy if that may remove counts. It may be nil.
+	Evicts func(policy string)
 
 	// dial connects to the server. Nil means over TCP.
 	dial func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error)
@@ -47,9 +47,3 @@ const (
 	defaultPrefix  = "{tally}"
 	defaultTimeout = time.Second
 )
-
-// Notice is a notice for the server's administrators.
-type Notice struct {
-	// Policy is the server's maxmemory-policy if it may remove counts.
-	Policy string
-}
