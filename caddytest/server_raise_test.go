@@ -197,7 +197,8 @@ func TestRaiseOfOneLimit(t *testing.T) {
 	s.start()
 	const free = `"api";q=6;w=3600, "monthly";q=%d;w=2629746`
 	s.wantPolicy(t, fmt.Sprintf(free, 10), "/", key["free"])
-	s.wantCommand(t, 1, words("raise 1.5x api-key:of-free --zone api/montly"), `there is no "api/montly"`)
+	s.wantCommand(t, 1, words("raise 1.5x api-key:of-free --zone api/montly"), `zone: there is no limit "api/montly": expected api/`, "api/monthly")
+	s.wantCommand(t, 1, words("raise 1.5x api-key:of-free --zone nowhere/monthly"), `there is no "nowhere/monthly": expected api`)
 	s.wantCommand(t, 0, words("raise 1.5x api-key:of-free api-key:of-pro --zone api/monthly --for 7d"), "raised 1.5x in zone api/monthly until")
 	s.wantPolicy(t, fmt.Sprintf(free, 15), "/", key["free"])
 	s.wantPolicy(t, `"api";q=8;w=3600, "monthly";q=30;w=2629746`, "/", key["pro"])

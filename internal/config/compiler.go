@@ -115,12 +115,9 @@ func (c *Compiler) loadStore(ctx caddy.Context) error {
 	}
 	c.Run.Store = store
 	if n, ok := store.(stores.Network); ok {
-		if i := slices.IndexFunc(n.Plain(), isElsewhere); i >= 0 {
-			fix := "rediss:// in the place of redis://"
-			if store.CaddyModule().ID.Name() == "postgres" {
-				fix = "sslmode=verify-full in the place of sslmode=disable"
-			}
-			c.found = append(c.found, advice.Advice{Source: c.Source, Problem: fmt.Sprintf("store: %s is reached without TLS, so that others on the way may read its password, and change counts", n.Plain()[i]),
+		addresses, fix := n.Plain()
+		if i := slices.IndexFunc(addresses, isElsewhere); i >= 0 {
+			c.found = append(c.found, advice.Advice{Source: c.Source, Problem: fmt.Sprintf("store: %s is reached without TLS, so that others on the way may read its password, and change counts", addresses[i]),
 				Fix: fix})
 		}
 	}

@@ -253,17 +253,19 @@ func (cfg *Config) CheckRules(set *rules.Set) error {
 }
 
 // HasLimit reports whether a name is that of a zone and of one of its limits: ZONE/LIMIT.
-func (cfg *Config) HasLimit(name string) bool {
+func (cfg *Config) HasLimit(name string) bool { return slices.Contains(cfg.LimitNames(), name) }
+
+// LimitNames returns the names of all limits with those of their zones: ZONE/LIMIT.
+func (cfg *Config) LimitNames() (names []string) {
 	for _, z := range cfg.AllZones {
 		for _, set := range z.Sets() {
 			for _, p := range set.All() {
-				if z.Name+"/"+p.Name == name {
-					return true
-				}
+				names = append(names, z.Name+"/"+p.Name)
 			}
 		}
 	}
-	return false
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // OpenRules reads the file of bans and allowances, if there is one.

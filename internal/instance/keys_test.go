@@ -31,9 +31,9 @@ func (fleetStore) CaddyModule() caddy.ModuleInfo {
 }
 func (fleetStore) Counts() string { return "shared" }
 
-func (fleetStore) Identity() string { return "shared" }
-func (fleetStore) Address() string  { return "server:1" }
-func (fleetStore) Plain() []string  { return nil }
+func (fleetStore) Identity() string          { return "shared" }
+func (fleetStore) Address() string           { return "server:1" }
+func (fleetStore) Plain() ([]string, string) { return nil, "" }
 
 func (s fleetStore) Open(ctx context.Context, _ time.Duration) (storage.Store, error) {
 	store, err := s.Database.Open(ctx)

@@ -42,8 +42,8 @@ type Network interface {
 	Store
 	// Address describes the server for operators, as in `host:6379`. It contains no secrets.
 	Address() string
-	// Plain returns the addresses that are reached without TLS.
-	Plain() []string
+	// Plain returns the addresses that are reached without TLS, and what to write so that they are reached with it.
+	Plain() (addresses []string, fix string)
 }
 
 // Keyed is a [Store] with the secret and the keys for names at rest, and no file for them.

@@ -82,11 +82,12 @@ const example = "store postgres postgres://tally:{env.TALLY_PASSWORD}@db.example
 func (s *Store) Address() string { return s.address }
 
 // Plain implements stores.Network.
-func (s *Store) Plain() []string {
+func (s *Store) Plain() (addresses []string, fix string) {
 	if s.config.TLSConfig != nil {
-		return nil
+		return nil, ""
 	}
-	return []string{net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port)))}
+	return []string{net.JoinHostPort(s.config.Host, strconv.Itoa(int(s.config.Port)))},
+		"sslmode=verify-full in the place of sslmode=disable"
 }
 
 // Counts implements stores.Store.

@@ -132,11 +132,11 @@ func (s *Store) Address() string {
 }
 
 // Plain implements stores.Network.
-func (s *Store) Plain() []string {
+func (s *Store) Plain() (addresses []string, fix string) {
 	if s.options.TLS != nil {
-		return nil
+		return nil, ""
 	}
-	return s.options.Addresses
+	return s.options.Addresses, "rediss:// in the place of redis://"
 }
 
 // leastTimeout is how long a call of the store may take at least: requests don't wait for it that

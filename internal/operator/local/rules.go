@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
@@ -84,6 +86,11 @@ func (r running) state(ctx context.Context, action rules.Action, o operator.Comm
 	added := rules.Rule{Action: action, Target: about, Reason: operator.OneLine(o.Reason)}
 	if action == rules.Raise {
 		if _, err = t.Config.zonesNamed(o.Zone); err != nil && !t.Config.HasLimit(o.Zone) {
+			zone, _, _ := strings.Cut(o.Zone, "/")
+			isOther := func(limit string) bool { return !strings.HasPrefix(limit, zone+"/") }
+			if limits := slices.DeleteFunc(t.Config.LimitNames(), isOther); len(limits) > 0 {
+				err = operator.Errorf(http.StatusNotFound, "zone: there is no limit %q: expected %s", o.Zone, caddyconf.OrList(limits))
+			}
 			return operator.Done{}, err
 		}
 		if added.Percent, err = rules.ParseFactor(o.Factor); err != nil {
