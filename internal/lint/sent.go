@@ -48,6 +48,9 @@ var parts = map[string]*regexp.Regexp{
 	"Origin":        regexp.MustCompile(`^[^:*]+\.[^:*]+$`),
 }
 
+// spelled are values of fields in the only case in which programs send them.
+var spelled = map[string]string{"Upgrade": "websocket", "X-Requested-With": "XMLHttpRequest", "Sec-Fetch-Mode": "navigate"}
+
 // ofForms are names of fields that forms of sign-ins send, and no query.
 var ofForms = strings.Fields("user username login email account password")
 
@@ -72,6 +75,8 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 						fix = "a path for each, with * for any text; or path_regexp in a block of matchers"
 					}
 					give(fmt.Sprintf("%s is a pattern of other programs: here it is only the path that reads so", path), fix)
+				case o.Option == "match" && r.Methods == nil && isOnlyTop(p, o.Zone, path):
+					give(path+" is that page alone, and this site has a route for "+path+"/*", "match "+path+" and match "+path+"/*, each on a line of its own")
 				case anything.MatchString(path) && (o.Option == "match" || o.Option == "cost"):
 					give(path+" has only paths with a dot there, such as "+path[:len(path)-1]+"php", strings.TrimSuffix(path, ".*")+"* in the place of "+path)
 				}
@@ -99,6 +104,9 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 					give(fmt.Sprintf("no client can send a field %q", field), "header "+strings.Trim(field, ": ")+" in the place of header "+field)
 				}
 				for _, value := range fields[field] {
+					if usual, word := spelled[http.CanonicalHeaderKey(field)], strings.Trim(value, "*"); word != usual && strings.EqualFold(word, usual) {
+						give(fmt.Sprintf("header compares the case of letters, and clients send %s in %s", usual, field), strings.Replace(value, word, usual, 1)+" in the place of "+value)
+					}
 					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" {
 						give(fmt.Sprintf("header compares the whole %s, and clients send more than %q in it", field, value), "*"+value+"* in the place of "+value)
 					}
@@ -107,6 +115,29 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 		}
 	}
 	return found
+}
+
+// isOnlyTop reports whether a zone has a path and nothing below it, where a site has a route for what is below, and none
+// for the path.
+func isOnlyTop(p *config.Place, z *config.Zone, path string) (below bool) {
+	var routes []routing.Requests
+	for _, set := range z.MatcherSetsRaw {
+		if slices.Contains(routing.NewRequests(set).Paths, path+"/*") {
+			return false
+		}
+	}
+	for _, other := range p.View.Places {
+		if other.Site == p.Site {
+			routes = slices.Concat(append(other.Around, routes)...)
+		}
+	}
+	for _, r := range routes {
+		if slices.Contains(r.Paths, path) || slices.Contains(r.Paths, path+"*") {
+			return false
+		}
+		below = below || slices.Contains(r.Paths, path+"/*")
+	}
+	return below
 }
 
 // likelyMethod returns what to write for a word that is no method: the one that it is a misspelling of, if there is one.
