@@ -58,6 +58,7 @@ func at(record int) int { return headerSize + record*recordSize }
 
 // Whatever is changed in a record, it is a hole then, and the others are found.
 func TestChangedRecordsAreHoles(t *testing.T) {
+	t.Parallel()
 	path, contents := written(t)
 	for offset := at(1); offset < at(2); offset++ {
 		for bit := range 8 {
@@ -205,6 +206,7 @@ func TestUnfinishedFiles(t *testing.T) {
 
 // What is left of a truncated file counts.
 func TestTruncatedFile(t *testing.T) {
+	t.Parallel()
 	path, contents := written(t)
 	for size := 0; size < len(contents); size += 8 {
 		want := min(max(0, size-headerSize)/recordSize, 6)

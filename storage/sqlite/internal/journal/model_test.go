@@ -25,6 +25,7 @@ type model struct {
 // Random steps, one after the other. After each of them, what is pending is what was added
 // since the caller has dealt with the rest, and perhaps what Add has refused.
 func TestAgainstAModel(t *testing.T) {
+	t.Parallel()
 	seeds := 100
 	if testing.Short() {
 		seeds = 20

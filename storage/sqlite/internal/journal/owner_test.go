@@ -18,6 +18,7 @@ import (
 // What the owner was told is durable before another has opened the journal, that one finds.
 // Writers write all the time; the other comes at any moment.
 func TestNewcomerFindsWhatWasAdded(t *testing.T) {
+	t.Parallel()
 	const writers = 4
 	for round := range 200 {
 		o := Options{Path: newPath(t), Segments: 8, Records: 64}
