@@ -12,11 +12,11 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage"
 )
 
-// quotas remembers the keys that have used most of a quota, so that each is notified of once per window. The zero value
-// is ready for use.
+// quotas remembers the keys that have used most of a quota, so that each is notified of once per window, and again if
+// its amount has grown. The zero value is ready for use.
 type quotas struct {
 	mu       sync.Mutex
-	notified map[quota]int64      // guarded by mu: the slot
+	notified map[quota]window     // guarded by mu
 	next     map[string]time.Time // guarded by mu: when a zone may be notified of again
 }
 
@@ -25,26 +25,30 @@ type quota struct {
 	key   string
 }
 
+// window is a slot of a limit, with its amount in force.
+type window struct{ slot, amount int64 }
+
 // maxNotified bounds the keys in memory. When there are more, all are forgotten, and may be notified of again.
 const maxNotified = 10_000
 
 // admits reports whether a key is to be notified of now, and notes it. If another one of its zone was within the last
 // minute, or another goroutine is here, the next request of the key asks again: nobody waits.
-func (q *quotas) admits(zone string, limit storage.LimitID, key []byte, slot int64, now time.Time) bool {
+func (q *quotas) admits(zone string, limit storage.LimitID, key []byte, in window, now time.Time) bool {
 	if !q.mu.TryLock() {
 		return false
 	}
 	defer q.mu.Unlock()
-	if at, ok := q.notified[quota{limit, string(key)}]; ok && at == slot || now.Before(q.next[zone]) {
+	before, ok := q.notified[quota{limit, string(key)}]
+	if ok && before.slot == in.slot && before.amount >= in.amount || now.Before(q.next[zone]) {
 		return false
 	}
 	if q.notified == nil {
-		q.notified, q.next = make(map[quota]int64), make(map[string]time.Time)
+		q.notified, q.next = make(map[quota]window), make(map[string]time.Time)
 	}
 	if len(q.notified) >= maxNotified {
 		clear(q.notified)
 	}
-	q.notified[quota{limit, string(key)}], q.next[zone] = slot, now.Add(notify.Spacing+time.Second)
+	q.notified[quota{limit, string(key)}], q.next[zone] = in, now.Add(notify.Spacing+time.Second)
 	return true
 }
 
@@ -57,7 +61,7 @@ func (inst *Instance) NotifyOfQuota(zone, limit string, d *engine.Debit) {
 	whole, now := d.Whole(), time.Unix(0, inst.Engine.Now())
 	// The window is the one of the decision, which may be over.
 	slot := whole.Slot(now.Add(d.Quota.Reset - whole.Window()/2).UnixNano())
-	if inst.Engine.Degraded() || d.Quota.Reset <= 0 || !inst.quotas.admits(zone, whole.ID, d.Key, slot, time.Now()) {
+	if inst.Engine.Degraded() || d.Quota.Reset <= 0 || !inst.quotas.admits(zone, whole.ID, d.Key, window{slot, whole.Amount()}, time.Now()) {
 		return
 	}
 	end := time.Unix(0, whole.Ends(slot)).UTC()

@@ -13,7 +13,7 @@ import (
 func TestQuotasOfAMinute(t *testing.T) {
 	var q quotas
 	now := noon
-	admits := func(zone, key string, slot int64) bool { return q.admits(zone, 1, []byte(key), slot, now) }
+	admits := func(zone, key string, slot int64) bool { return q.admits(zone, 1, []byte(key), window{slot, 100}, now) }
 	if !admits("api", "acme", 7) || admits("api", "acme", 7) {
 		t.Error("a key isn't notified of, or twice")
 	}
@@ -28,7 +28,7 @@ func TestQuotasOfAMinute(t *testing.T) {
 		t.Error("a webhook would leave it out")
 	}
 	now = now.Add(2 * time.Second)
-	if admits("api", "acme", 7) || !q.admits("api", 2, []byte("acme"), 7, now) {
+	if admits("api", "acme", 7) || !q.admits("api", 2, []byte("acme"), window{7, 100}, now) {
 		t.Error("a limit has a quota of its own")
 	}
 	now = now.Add(2 * notify.Spacing)
@@ -39,9 +39,13 @@ func TestQuotasOfAMinute(t *testing.T) {
 	if !admits("api", "acme", 8) {
 		t.Error("the next window isn't notified of")
 	}
+	now = now.Add(2 * notify.Spacing)
+	if q.admits("api", 1, []byte("acme"), window{8, 50}, now) || !q.admits("api", 1, []byte("acme"), window{8, 150}, now) {
+		t.Error("a lower amount is notified of, or a raised one isn't")
+	}
 	for i := range maxNotified + 5 {
-		q.admits(fmt.Sprint(i), 1, []byte("acme"), 8, now)
-		q.admits("api", 1, fmt.Append(nil, i), 8, now.Add(time.Duration(i)*time.Hour))
+		q.admits(fmt.Sprint(i), 1, []byte("acme"), window{8, 100}, now)
+		q.admits("api", 1, fmt.Append(nil, i), window{8, 100}, now.Add(time.Duration(i)*time.Hour))
 	}
 	if len(q.notified) > maxNotified {
 		t.Errorf("%d keys are remembered", len(q.notified))
@@ -57,7 +61,7 @@ func TestQuotasOfManyRequests(t *testing.T) {
 	for range 100 {
 		group.Go(func() {
 			for range 100 {
-				if q.admits("api", 1, []byte("acme"), 7, noon) {
+				if q.admits("api", 1, []byte("acme"), window{7, 100}, noon) {
 					mu.Lock()
 					admitted++
 					mu.Unlock()
@@ -70,7 +74,7 @@ func TestQuotasOfManyRequests(t *testing.T) {
 		t.Errorf("%d of 10,000 requests notify", admitted)
 	}
 	q.mu.Lock()
-	if q.admits("api", 1, []byte("globex"), 7, noon.Add(time.Hour)) {
+	if q.admits("api", 1, []byte("globex"), window{7, 100}, noon.Add(time.Hour)) {
 		t.Error("it doesn't give up")
 	}
 	q.mu.Unlock()
