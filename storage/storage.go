@@ -63,8 +63,6 @@ type Stats struct {
 	// Bytes is the total space that the store takes on disk, or an estimate of its memory if it has
 	// no disk.
 	Bytes int64
-	// FreeBytes is the unused part of Bytes.
-	FreeBytes int64
 	// JournalBytes is the part of Bytes that is a journal of fixed size.
 	JournalBytes int64
 }

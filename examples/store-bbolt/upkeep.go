@@ -191,7 +191,7 @@ func (s *Store) Mark(ctx context.Context, _ int64, marks ...int64) (former, kept
 // Stats implements [storage.Store].
 func (s *Store) Stats(ctx context.Context) (stats storage.Stats, err error) {
 	err = s.look(ctx, "stats", func(tx *bolt.Tx) error {
-		stats = storage.Stats{Bytes: tx.Size(), FreeBytes: int64(s.db.Stats().FreeAlloc)}
+		stats.Bytes = tx.Size()
 		return nil
 	})
 	return stats, err

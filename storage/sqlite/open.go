@@ -193,10 +193,8 @@ func (s *Store) prepare(ctx context.Context) (err error) {
 	if s.place.beside, err = filesBeside(s.place.path); err != nil {
 		return err
 	}
-	if s.sweeping, err = newSweeper(s.tx.conn); err != nil {
-		return err
-	}
-	return s.sweeping.measure()
+	s.sweeping, err = newSweeper(s.tx.conn)
+	return err
 }
 
 // dial opens a connection with the settings that all connections have in common.

@@ -22,16 +22,5 @@ func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 	for _, suffix := range []string{"", walSuffix, shmSuffix} {
 		bytes += sizeOf(s.options.Path + suffix)
 	}
-	return storage.Stats{Bytes: bytes, FreeBytes: s.sweeping.free.Load(), JournalBytes: journal}, nil
-}
-
-// measure notes how much of the database file is free.
-func (sw *sweeper) measure() error {
-	free, err := sw.db.int(`PRAGMA freelist_count`)
-	if err != nil {
-		return err
-	}
-	page, err := sw.db.int(`PRAGMA page_size`)
-	sw.free.Store(free * page)
-	return err
+	return storage.Stats{Bytes: bytes, JournalBytes: journal}, nil
 }

@@ -5,9 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/caddy-tally/caddy-tally/storage/storagetest"
 )
 
 // Stats doesn't wait for a commit that never ends.
@@ -44,27 +41,5 @@ func TestStatsOfTheJournal(t *testing.T) {
 	stats, err := s.Stats(context.Background())
 	if size := sizeOf(s.options.Path + chargesSuffix); err != nil || stats.JournalBytes != size || size == 0 || stats.Bytes <= size {
 		t.Errorf("got %+v, %v, want a journal of %d bytes", stats, err, size)
-	}
-}
-
-func TestFreeBytesAreThoseOfTheLastSweep(t *testing.T) {
-	t.Parallel()
-	s := opened(t, Options{Path: filepath.Join(t.TempDir(), "tally.db")})
-	mustFill(t, s, 0, 5000)
-	free := func() int64 {
-		stats, err := s.Stats(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return stats.FreeBytes
-	}
-	if got := free(); got != 0 {
-		t.Errorf("%d bytes are free of a database that was only written to", got)
-	}
-	if _, err := s.Sweep(context.Background(), storagetest.At(start+int64(time.Hour))); err != nil {
-		t.Fatal(err)
-	}
-	if got := free(); got < sweepRows*16 {
-		t.Errorf("%d bytes are free after %d rows were deleted", got, sweepRows)
 	}
 }

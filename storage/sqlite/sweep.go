@@ -76,7 +76,6 @@ func (s *Store) Sweep(ctx context.Context, term *storage.Term) (storage.Swept, e
 	if err != nil {
 		sw.deleted = 0
 	}
-	err = errors.Join(err, sw.measure())
 	if sw.dropped > 0 {
 		s.claims.limits.forget()
 	}
@@ -93,8 +92,7 @@ type sweeper struct {
 	limit  int64        // the last finished limit of the phase
 	bucket driver.Value // the key of the last finished bucket
 
-	begun atomic.Bool  // this round has folded the journal; set under the lock of transactions
-	free  atomic.Int64 // free bytes of the file at the last step
+	begun atomic.Bool // this round has folded the journal; set under the lock of transactions
 
 	now, era, shift int64 // the time of this step
 	unfolded        bool  // the database has no room for some records of the journal
