@@ -98,9 +98,6 @@ func newHTTP(o Options) *http.Client {
 	}
 }
 
-// Close closes idle connections. The client remains usable.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
 // Service returns the service of the client.
 func (c *Client) Service() Service { return c.o.Service }
 

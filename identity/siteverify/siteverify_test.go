@@ -64,7 +64,7 @@ func (s *service) client(t *testing.T, name string, change func(*Options)) *Clie
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
+	t.Cleanup(c.http.CloseIdleConnections)
 	return c
 }
 

@@ -127,8 +127,7 @@ func (c *Compiler) Listener(ctx caddy.Context, l *Listener) (*listener.Door, err
 	door.IPv4Prefix, door.IPv6Prefix = cmp.Or(c.IPv4Prefix, identity.DefaultIPv4Prefix), cmp.Or(c.IPv6Prefix,
 		identity.DefaultIPv6Prefix)
 	door.Rule = func(addr netip.Addr) *rules.Rule { return c.Run.AddressRule(addr, time.Now()) }
-	zone := &enforce.Zone{Name: enforce.BeforeTLS, Source: l.Source, Per: enforce.PerIP,
-		Meter: meter.NewZone(enforce.BeforeTLS)}
+	zone := &enforce.Zone{Name: enforce.BeforeTLS, Per: enforce.PerIP, Meter: meter.NewZone(enforce.BeforeTLS)}
 	zone.Past = c.Run.Ledger.Meter(storage.Series{Zone: zone.Name})
 	has := [...]bool{true, door.Most > 0, l.Limit != nil}
 	limits := [...]limiter.Limit{{}, concurrency(max(door.Most, 1)), door.Limit}

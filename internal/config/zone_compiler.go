@@ -28,7 +28,7 @@ import (
 // compile checks and compiles the zone.
 func (z *zoneCompiler) compile() error {
 	z.run = &enforce.Zone{
-		Name: z.Name, Source: z.Source, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix,
+		Name: z.Name, Key: z.Key, OnEmptyKey: z.OnEmptyKey, IPv4Prefix: z.IPv4Prefix,
 		IPv6Prefix: z.IPv6Prefix,
 		Terms:      settle.Terms{MaxCost: z.MaxCost}, Tiers: z.Tiers, Tier: z.Tier, DefaultTier: z.DefaultTier,
 		RefusesNothing: z.RefusesNothing(),

@@ -134,8 +134,7 @@ type Handler struct {
 
 // Zone is a class of requests with their key and their limits.
 type Zone struct {
-	Name   string
-	Source string // its place in a config file; "" if unknown
+	Name string
 
 	Matchers    caddyhttp.MatcherSets
 	MatchReads  Reads    // of Matchers
