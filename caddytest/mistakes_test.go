@@ -40,7 +40,7 @@ func TestMistakesAreToldWhatToWrite(t *testing.T) {
 			{"limit rate=10r/s", `limit: amount must be a whole number, got "rate=10"; the syntax is limit <n>/<duration>`},
 			{"limit 5-M", `limit: a window is missing in "5-M": expected how many pass in which time, such as 5/1m; the syntax is limit <n>/<duration>`},
 			{"limit 1k/1m", `limit: amount must be a whole number, got "1k"; the syntax is limit <n>/<duration>`},
-			{"limit 1,000/1m", `limit: amount must be a whole number, got "1,000"; the syntax is limit <n>/<duration>`},
+			{"limit 1,000/1m", `limit: amount must be a whole number, got "1,000": write limit 1_000/1m`},
 			{"limit 5/month", "only fixed limits have months, as these have 28 to 31 days: write limit 5/month fixed, or 5/30d"},
 			{"limit 5/1mo", `limit: window must be a duration such as 10s, 1m, 24h or 1d, got "1mo"; the syntax is limit <n>/<duration>`},
 			{"limit 5.5/1m", `limit: amount must be a whole number, got "5.5": write limit 330/1h`},

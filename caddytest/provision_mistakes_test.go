@@ -223,7 +223,7 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 		{"peer unknown", peer("key {remote_ip}"), "counted by their address", "per ip, or a known placeholder"},
 		{"peer short window", inZone("events 5\n\t\t\twindow 1ms"), "raised to 100ms", "a longer window, such as 1s"},
 		{"static key", own("per key everything"), "everybody shares one count", "per ip"},
-		{"query", own("per key {uri}"), "every ?x=1 that it adds", "key {http.request.uri.path} with a second zone per ip, or per ip alone"},
+		{"query", own("per key {uri}"), "every ?x=1 that it adds", "per key \"{client_ip} {http.request.uri.path}\"; or per ip alone"},
 		{"cost above the limit", own("cost 10"), `every request costs 10, and the limit "login" never has more than 5`, "a cost of at most 5, or a limit of at least 10"},
 		{"cost of nothing", own("cost 0"), "the zone limits nobody", "a cost of at least 1, or costs with matchers for the requests that count"},
 		{"forwarded", own("per key {header.X-Forwarded-For}"), "another limit with every other value", "per ip, and trusted_proxies in the global option servers"},

@@ -34,6 +34,9 @@ var mistakes = []struct {
 	write string
 }{
 	{regexp.MustCompile(`^limit (\d[\d_]*)(?:/| per )1? ?month$`), "limit $1/month fixed"},
+	{regexp.MustCompile(`^limit (\d[\d_]*)/1?M$`), "limit $1/month fixed; or limit $1/1m, a minute"},
+	{regexp.MustCompile(`^limit (\d{1,3})(?:\.(000)|,(\d{3}))(/\S+)$`), "limit ${1}_$2$3$4"},
+	{regexp.MustCompile(`^(?:windowMs|max) \d+$`), "limit 100/15m; one line in the place of windowMs and max"},
 	{regexp.MustCompile(`^limit (\d\S*/\S+) burst=(\d+)(?: nodelay)?$`), "limit $1 burst $2"},
 	{regexp.MustCompile(`^limit (\d[\d_]* concurrent) .*?block (\d+\S+)$`), "limit $1; and a rate such as limit 60/1m block $2 beside it"},
 	{regexp.MustCompile(`^limit (\d\S*/\S+) (?:ban|ban_?time|ban for|block for|for|penalty|timeout) (\d+\S+)$`), "limit $1 block $2"},

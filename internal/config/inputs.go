@@ -233,16 +233,16 @@ func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	case p.Earlier.Has(name):
 		return "", "", false
 	case isField && p.Later.Has(name):
-		return "is set by a handler that runs later: until then it holds what the client has sent", userDirective, false
+		return "is set by a handler that runs later: until then it holds what the client has sent", p.behind(name), false
 	case isField && slices.Contains(identityFields, field) && !p.Earlier.Anything:
-		return "is what the client has sent, so clients choose who they are", userDirective, false
+		return "is what the client has sent, so clients choose who they are", "copy_headers " + field + " in forward_auth; and rate_limit_user, which runs behind it", false
 	case isField || p.Earlier.Anything:
 		return "", "", false
 	case slices.ContainsFunc(answerFamilies, func(family string) bool { return strings.HasPrefix(name, family) }):
 		return "is always empty here: no handler before this one has asked for an answer",
 			"rate_limit_user if forward_auth sets it, or else a placeholder of the request", false
 	case p.Later.Has(name):
-		return "is set by a handler that runs later: it is always empty here", userDirective, isUser
+		return "is set by a handler that runs later: it is always empty here", p.behind(name), isUser
 	case isUser:
 		return "is always empty here: nothing before this handler authenticates users", p.withUsers(name), false
 	}
@@ -277,6 +277,14 @@ func (p *Place) Authenticates() string {
 		return "forward_auth"
 	}
 	return ""
+}
+
+// behind returns what to write where a later handler sets a placeholder.
+func (p *Place) behind(name string) (write string) {
+	if p.KnowsLater(name) {
+		return userDirective
+	}
+	return "the zone behind what sets it: in a rate_limit_user in that handle, or both in a route block in this order"
 }
 
 // userDirective is the fix for a zone that depends on the user.

@@ -106,7 +106,7 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 	}
 	if z.MaxCost == 0 {
 		give(p.Written(z.CostTexts()...), "cost", "writes, and nothing bounds it",
-			"max_cost 100 beside it, or a cost of your own")
+			"max_cost 100 beside it, or a cost of your own; max_cost lets 0 pass for free: a second zone without cost counts all")
 	}
 	if name, last := surcharge(p, z); name != "" {
 		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last),
@@ -125,7 +125,7 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 				"per ip, and trusted_proxies in the global option servers")
 		case strings.Contains(name, "uri"):
 			give(name, "key", "sends: it gets another limit with every ?x=1 that it adds",
-				"key {http.request.uri.path} with a second zone per ip, or per ip alone")
+				"per key \"{client_ip} {http.request.uri.path}\"; or per ip alone")
 		case p.Authenticates() == "" && !isBounded(p, z):
 			give(identity(p, z.Key), "key", "sends: it gets another limit with every value that it guesses",
 				"a second zone per ip beside it; or per api_key, with api_keys")

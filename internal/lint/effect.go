@@ -211,7 +211,13 @@ func checkShared(s *config.Survey, p *config.Place, z *config.Zone) []advice.Adv
 	if all = append(all, routing.Requests{})[:max(len(all), 1)]; elsewhere || len(routing.PlaceholderNames(key)) == 0 || !p.Shares(key, all) {
 		return nil
 	}
-	return []advice.Advice{z.Advice(fmt.Sprintf("key: %s is the same for all visitors, so that they share one count", key), "per ip; or per everyone, if that is meant")}
+	what, fix := "key: "+key, "per ip; or per everyone, if that is meant"
+	if z.Per == "domain" {
+		what, fix = "per domain: the host of the site", "per ip; or per asn, which is the network of a provider; or per everyone"
+	} else if names := routing.PlaceholderNames(key); len(names) == 1 && strings.HasPrefix(names[0], "http.request.host.labels.") && strings.HasPrefix(p.Site, "*.") && !strings.Contains(p.Site, " ") {
+		fix = fmt.Sprintf("per key {http.request.host.labels.%d}; labels are counted from the right", strings.Count(p.Site, "."))
+	}
+	return []advice.Advice{z.Advice(what+" is the same for all visitors, so that they share one count", fix)}
 }
 
 // smallLimit is an amount that one page with its pictures, styles and scripts exceeds.
@@ -456,11 +462,13 @@ func (z compiled) checkShortWindows() []advice.Advice {
 	if z.app.Region == nil {
 		return nil
 	}
+	least := max(region.MinWindow, 12*time.Duration(z.app.Region.Interval)) // counts are on their way for two intervals and more
+	long := func(p *enforce.Policy) bool { return p.Window() >= least }
 	for _, set := range z.run.Sets() {
 		for _, p := range set.Policies {
-			if p.Window() < region.MinWindow {
+			if p.Window() < max(region.MinWindow, least/4) && !slices.ContainsFunc(set.Policies, long) {
 				return []advice.Advice{z.Advice(fmt.Sprintf("region: the limit %q counts in each region on its own, because its window of %s is over before other regions hear of it", p.Name, wording.Duration(p.Window())),
-					fmt.Sprintf("a window of at least %s beside it, for all regions together", wording.Duration(region.MinWindow)))}
+					fmt.Sprintf("a limit with a window of at least %s beside it, for all regions together", wording.Duration(least)))}
 			}
 		}
 	}

@@ -97,8 +97,24 @@ func checkErrors(s *config.Survey) (found []advice.Advice) {
 		e := string(set.Set["expression"])
 		return errorCode.MatchString(e) && !strings.Contains(e, "429") && !strings.Contains(e, "400")
 	}
+	refused := func(set routing.Requests) bool {
+		e := string(set.Set["expression"])
+		return errorCode.MatchString(e) && strings.Contains(e, "429")
+	}
+	around := func(p *routing.Place, kind func(routing.Requests) bool) bool {
+		return slices.ContainsFunc(p.Around, func(route []routing.Requests) bool { return slices.ContainsFunc(route, kind) })
+	}
 	for _, v := range s.Views {
 		for _, p := range v.Places {
+			fix := "respond \"Please slow down.\" 429"
+			if !around(p, refused) {
+				if slices.ContainsFunc(v.Places, func(other *routing.Place) bool {
+					return other.InErrors && other.Site == p.Site && other.Answers() != "" && around(other, refused)
+				}) {
+					continue
+				}
+				fix = "handle_errors 429 {, " + fix + " and }, each on a line of its own; the other handle_errors is for what isn't refused"
+			}
 			if !p.InErrors || !slices.Contains(limited(s), v.Server) {
 				continue
 			}
@@ -111,8 +127,8 @@ func checkErrors(s *config.Survey) (found []advice.Advice) {
 					status = http.StatusOK
 				}
 			}
-			if status >= 200 && status < 400 && !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool { return slices.ContainsFunc(route, others) }) {
-				found = append(found, advice.Advice{Server: v.Server.Listen, Problem: fmt.Sprintf("handle_errors: a refused request is answered with status %d, so that programs and caches take it for an answer", status), Fix: "respond \"Please slow down.\" 429"})
+			if status >= 200 && status < 400 && !around(p, others) {
+				found = append(found, advice.Advice{Server: v.Server.Listen, Problem: fmt.Sprintf("handle_errors: a refused request is answered with status %d, so that programs and caches take it for an answer", status), Fix: fix})
 			}
 		}
 	}
@@ -137,7 +153,7 @@ func checkSettle(p *config.Place, z *config.Zone, limits []config.Limit) []advic
 		last := path[strings.LastIndexByte(path, '.')+1:]
 		switch near := slices.IndexFunc(usage, func(u string) bool { return typo.Distance(u, last) <= 2 }); {
 		case p.Later.Has(name) && len(p.Later.Made(name)) == 0 && strings.HasPrefix(name, "http.response.header."):
-			return []advice.Advice{z.Advice(fmt.Sprintf("settle: a handler or header_down removes the field of {%s} before this handler sees it", name), "header around rate_limit, which removes it after that")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("settle: a handler or header_down removes the field of {%s} before this handler sees it", name), "header -"+strings.TrimPrefix(name, "http.response.header.")+" before rate_limit, instead of that; it removes the field once rate_limit has seen it")}
 		case !isAnswer:
 		case noField.MatchString(path):
 			return []advice.Advice{z.Advice(fmt.Sprintf("settle: no field has the path %s: elements of arrays have the path of the array", path), field(bodyfield.Answer+noField.ReplaceAllString(path, "")))}

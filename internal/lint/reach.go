@@ -34,7 +34,7 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 		case all.Never() != "":
 			found = append(found,
 				p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request",
-					firstInRoute))
+					unlessRedirected(all.Never(), firstInRoute)))
 		case p.InErrors:
 			found = append(found, p.Handler.Advice("this handler is in handle_errors, where it sees only requests that have failed: all others pass without a limit",
 				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
@@ -81,6 +81,14 @@ func checkWrapped(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
+// unlessRedirected returns a fix, or another one if redir is why no request arrives.
+func unlessRedirected(why, fix string) string {
+	if strings.HasPrefix(why, "redir ") {
+		return "the zone into the site or for the path where redir leads; or rate_limit above redir in a route block"
+	}
+	return fix
+}
+
 // checkZoneReach finds a zone whose requests never arrive, or are answered before or never. All are the ways of all
 // requests to the handler.
 func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []advice.Advice {
@@ -90,7 +98,7 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 		its := p.Witness(r)
 		if why := its.Never(); why != "" {
 			return []advice.Advice{z.Advice(fmt.Sprintf("match: the zone never sees %s: %s", r, why),
-				"the zone into a rate_limit that sees them: before it, or without its matcher")}
+				unlessRedirected(why, "the zone into a rate_limit that sees them: before it, or without its matcher"))}
 		}
 		if its.Unmatched() {
 			return []advice.Advice{z.Advice("match: no request meets all conditions of a line: they exclude one another, or a handler before this one changes what they look at", "conditions that one request can meet; lines of match are alternatives")}
@@ -129,8 +137,11 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 			found = append(found, checkTaken(p, o)...)
 		case "exempt":
 			if p.Is(routing.Requests{}, o.ModuleMap) {
-				found = append(found, o.Advice("exempt: every request is exempt, so this handler limits nobody",
-					"exempt /health; with a path or a network of its own"))
+				problem, fix := "every request is exempt, so this handler limits nobody", "exempt /health; with a path or a network of its own"
+				if o.ModuleMap["not"] != nil {
+					problem, fix = "not exempts all others, so that this handler limits only what it names", "exempt without not"
+				}
+				found = append(found, o.Advice("exempt: "+problem, fix))
 				continue
 			}
 			found = append(found, checkTaken(p, o)...)
@@ -156,12 +167,15 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 
 // checkTaken finds zones all of whose requests are in an exemption or a trap, whoever sends them.
 func checkTaken(p *config.Place, o config.OptionSet) (found []advice.Advice) {
+	r, fix := routing.NewRequests(o.ModuleMap), o.Option+" for other paths"
+	if o.Option == "exempt" && r.Paths != nil {
+		fix += ": it is for all zones; or match not path " + strings.Join(r.Paths, " ") + " in the zone that it is for"
+	}
 	for _, z := range p.Zones {
 		left := func(set caddy.ModuleMap) bool { return !p.Is(routing.NewRequests(set), o.ModuleMap) }
 		if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, left) {
 			found = append(found,
-				z.Advice(fmt.Sprintf("match: all requests of the zone are in %s %s", o.Option,
-					routing.NewRequests(o.ModuleMap)), "other paths into one of them"))
+				z.Advice("match: all requests of the zone are in "+o.Option+" "+r.String(), fix))
 		}
 	}
 	return found
@@ -238,7 +252,7 @@ func checkPuzzles(s *config.Survey) (found []advice.Advice) {
 		}
 		if len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET) {
 			found = append(found, z.Advice("on_exceeded: nobody is ever challenged, because only pages that browsers call up with GET are: its requests are refused",
-				"on_exceeded refuse; or match the pages that lead there, such as match GET /*"))
+				"on_exceeded refuse; or match without the method, also the page before"))
 		}
 	}
 	return found
@@ -310,12 +324,17 @@ func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 	shut := func(p *config.Place) bool {
 		return len(dash.AllowRaw) == 0 && !p.Earlier.Anything && !p.Earlier.Has(config.UserID)
 	}
-	if !slices.ContainsFunc(places, shut) {
+	i := slices.IndexFunc(places, shut)
+	if i < 0 {
 		return nil
+	}
+	fix := "basic_auth before it, for the same paths; or allow with a matcher"
+	if places[i].Later.Has(config.UserID) {
+		fix = "basic_auth above it in the same route block, or no global order for it; or allow with a matcher"
 	}
 	return []advice.Advice{{Source: dash.Source,
 		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
-		Fix:     "basic_auth before it, for the same paths; or allow with a matcher"}}
+		Fix:     fix}}
 }
 
 // checkOpen finds a dashboard with which strangers may do what operators do.

@@ -88,9 +88,15 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 			case problem == "" && onlyBasicAuth(s) && strings.HasPrefix(n.Name, config.UserOfAuth) &&
 				n.Name != config.UserID:
 				problem, fix = "is never set: basic_auth sets {"+config.UserID+"} only", "{"+config.UserID+"}"
+				if n.Where == "tier" {
+					fix = "tier {map.plan}; with map {" + config.UserID + "} {map.plan} {, alice pro and } in the site"
+				}
 			case problem == "" && n.Zone != nil && p.NeverSets(n.Name):
 				problem, fix = "is never set: no handler or vars directive sets it",
 					"a placeholder of the request, or vars with this name before it"
+				if strings.HasPrefix(n.Name, "http.request.tls.client.") {
+					problem, fix = "is never set: the site asks nobody for a certificate", "client_auth in tls of the site; or per ip"
+				}
 			}
 			if problem == "" || reported[n] {
 				continue

@@ -138,6 +138,14 @@ func (p *Place) Asks() bool {
 	})
 }
 
+// KnowsLater reports whether a later handler beside the place or around it authenticates users, and sets a placeholder.
+func (p *Place) KnowsLater(name string) bool {
+	return slices.ContainsFunc(p.after, func(n Node) bool {
+		provided := providedBy([]Node{n})
+		return (n.Name == "authentication" || n.Name == "reverse_proxy") && provided.Has(name)
+	})
+}
+
 // Within returns a path of the requests that the matchers around the place admit, without a wildcard
 // at its end; "" if they admit all paths.
 func (p *Place) Within() string {

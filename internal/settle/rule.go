@@ -92,15 +92,16 @@ func (p *Pending) Finish(u Usage) {
 }
 
 // Listen notes what the header of an answer says of the use, before handlers around this one remove it, and
-// whether the body may say it. A nil Pending notes nothing.
+// whether the body may say it. Only the first call before the status is settled has an effect: those with each piece of
+// the body come after the fields are removed. A nil Pending notes nothing.
 func (p *Pending) Listen(header http.Header) {
-	if p == nil {
+	if p == nil || p.isSettled() {
 		return
 	}
-	if fields := p.answerFields(); p.reader == nil && !p.isSettled() && !p.head {
+	if fields := p.answerFields(); !p.head {
 		p.reader = newAnswerReader(fields, header)
 	}
-	if p.byStatus && p.web == nil && !p.isSettled() {
+	if p.byStatus {
 		p.web = newWebReader(header)
 	}
 	p.mu.Lock()
