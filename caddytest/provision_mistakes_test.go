@@ -287,7 +287,7 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		return ":9080 {\n\t" + directive + " {\n\t\tzone login {\n\t\t\tper ip\n\t\t\tlimit 5/1m\n\t\t\tcount status 401\n\t\t}\n\t}\n" + more + "}\n"
 	}
 	showing := func(placeholder string) string {
-		return ":9080 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n\theader X-Left " + placeholder + "\n}\n"
+		return ":9080 {\n\trate_limit {\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}\n\t}\n\theader >X-Left " + placeholder + "\n}\n"
 	}
 	for _, tt := range []struct{ name, input, msg, write, at string }{
 		{"other amounts", two("limit 5/1m", "limit 50/1m"), "has other limits, at Caddyfile:3", "another name, or scope site", "Caddyfile:10"},
@@ -343,7 +343,7 @@ func TestMistakesBetweenPartsAreWarnedOf(t *testing.T) {
 		"shadow below others":   inZone("limit 10/1m\n\t\t\tlimit 5/1m shadow\n\t\t\tlimit 3/1m shadow"),
 		"shadow of other kinds": inZone("limit 50/1h shadow\n\t\t\tlimit 10/1m"),
 		"a zone's would_refuse": strings.Replace(showing("{http.rate_limit.login.would_refuse}"), "limit 5/1m", "limit 5/1m shadow", 1),
-		"a zone's remaining":    showing("{http.rate_limit.login.remaining}{http.rate_limit.client.kind}{http.rate_limit.exceeded.limit}"),
+		"a zone's remaining":    strings.Replace(showing("{http.rate_limit.login.remaining}{http.rate_limit.client.kind}{http.rate_limit.exceeded.limit}"), "limit 5/1m", "per client\n\t\t\tlimit 5/1m", 1),
 		"the peer's address":    inDirective("exempt remote_ip 192.0.2.1\n\t\tzone login {\n\t\t\tlimit 5/1m\n\t\t}"),
 	} {
 		t.Run(name, func(t *testing.T) {

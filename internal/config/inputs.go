@@ -232,7 +232,7 @@ func (p *Place) Judge(name string) (problem, write string, fatal bool) {
 	switch {
 	case p.Earlier.Has(name):
 		return "", "", false
-	case isField && p.Later.Has(name):
+	case isField && len(p.Later.Made(name)) > 0:
 		return "is set by a handler that runs later: until then it holds what the client has sent", p.behind(name), false
 	case isField && slices.Contains(identityFields, field) && !p.Earlier.Anything:
 		return "is what the client has sent, so clients choose who they are", "copy_headers " + field + " in forward_auth; and rate_limit_user, which runs behind it", false

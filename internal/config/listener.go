@@ -48,6 +48,7 @@ type Listener struct {
 
 const (
 	listenerWrapper = "rate_limit"
+	perBrowser      = 6  // connections over HTTP/1.1
 	arrivalSlots    = 10 // of a sliding limit: each network takes memory for them
 )
 
@@ -169,6 +170,10 @@ func (c *Compiler) checkListeners(ctx caddy.Context, l *Listener, door *listener
 				if err := c.Run.Advice.Give(c.log, l.checkProxies(server, door)...); err != nil {
 					return err
 				}
+			}
+			if l.Connections > 0 && l.Connections < perBrowser {
+				_ = c.Run.Advice.Give(c.log, advice.Advice{Server: server.Listen, Source: l.Source, Kind: advice.BeforeTLS, // a warning is no error
+					Problem: fmt.Sprintf("listener_wrappers: rate_limit: connections %d: a browser opens up to %d, and several people may share an address", l.Connections, perBrowser), Fix: "connections 50"})
 			}
 		}
 	}

@@ -75,6 +75,9 @@ func (s *Survey) DoubtfulPlaceholder(name string) (problem, fix string) {
 			name), "one of the request"
 	}
 	rest := strings.TrimPrefix(name, enforce.OurPlaceholders)
+	if strings.HasPrefix(rest, "client") && s.App != nil && s.App.Session == nil && len(s.Zones) > 0 && !slices.ContainsFunc(s.Zones, func(z SitedZone) bool { return z.LooksAtKeys() }) {
+		return fmt.Sprintf("placeholder {%s} is never set: no zone counts per client or per api_key, and there is no session", name), "per client in a zone; or {client_ip}"
+	}
 	known := append(slices.Sorted(maps.Keys(answer.ExceededPlaceholders)), answer.LimitsPlaceholder)
 	for _, part := range enforce.ClientPlaceholders {
 		known = append(known, "client"+part)

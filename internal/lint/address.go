@@ -1,10 +1,13 @@
 package lint
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/config"
@@ -25,6 +28,16 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 				Fix: "trusted_proxies static 127.0.0.1/8 ::1, or trusted_proxies_unix for a socket, and trusted_proxies_strict"})
 		}
 	}
+	for _, p := range s.Places {
+		if routing.TrustsProxies(p.View.Server) || !slices.ContainsFunc(p.Zones, countsAddresses) {
+			continue
+		}
+		if sign := signOfProxy(p.View); sign != "" {
+			found = append(found, advice.Advice{Server: p.View.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: visitors who come through it share its address, and one count",
+				Fix: "trusted_proxies static 192.0.2.0/24, with the networks of the proxy, and trusted_proxies_strict; into servers of the global options"})
+			break
+		}
+	}
 	for _, server := range limited(s) {
 		give := func(applies bool, problem, fix string) {
 			if applies {
@@ -42,6 +55,28 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			"trusted_proxies has 0.0.0.0/0 or ::/0: every client is a proxy, and either writes its own address or shares one count with all others", "trusted_proxies static <network of your proxy>")
 	}
 	return found
+}
+
+// signOfProxy returns what a reverse_proxy of a server says of a proxy in front of it, or "".
+func signOfProxy(v *routing.View) string {
+	for _, p := range v.Places {
+		h, ok := p.Module.(*reverseproxy.Handler)
+		switch {
+		case !ok:
+		case len(h.TrustedProxies) > 0 && len(h.HandleResponse) == 0: // forward_auth has them as its docs show
+			return "trusted_proxies in reverse_proxy"
+		case h.Headers != nil && h.Headers.Request != nil:
+			for _, field := range slices.Sorted(maps.Keys(h.Headers.Request.Set)) {
+				for _, name := range routing.PlaceholderNames(strings.Join(h.Headers.Request.Set[field], " ")) {
+					from, isField := strings.CutPrefix(name, "http.request.header.")
+					if isField && slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, from) }) {
+						return fmt.Sprintf("header_up %s {header.%s}", field, from)
+					}
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // countsAddresses reports whether a zone counts by the addresses of its clients.

@@ -56,7 +56,13 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 			return []advice.Advice{z.Advice(fmt.Sprintf("when: no upstream takes %v to begin an answer, so that the zone never applies", time.Duration(c.SlowerThan)), "when upstream slower than 500ms")}
 		}
 	}
+	if z.MaxCost > 0 && z.Cost == "" && len(z.Costs) == 0 && z.Settle == "" {
+		return []advice.Advice{z.Advice("max_cost: there is no cost, so that each request costs 1", "cost {header.X-Batch} beside it, with what says how much a request uses")}
+	}
 	for _, l := range limits {
+		if days := time.Duration(l.Window) / (24 * time.Hour); l.Algorithm == limiter.Fixed.String() && days >= 28 && days <= 31 && time.Duration(l.Window) != limiter.Month {
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: fixed windows of %d days are counted from 1970, and begin on other days than months do", days), fmt.Sprintf("limit %d/month fixed", l.Amount))}
+		}
 		most := cmp.Or(l.Burst, l.Amount)
 		for _, c := range z.Costs {
 			rule, err := config.NewCostRule(c.Cost)
@@ -90,6 +96,8 @@ func checkAddressing(z *config.Zone) []advice.Advice {
 		return []advice.Advice{z.Advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
 	case z.IPv4Prefix+z.IPv6Prefix > 0 && (z.Per == enforce.PerEveryone || z.Per == enforce.PerAPIKey):
 		return []advice.Advice{z.Advice("ipv4_prefix"+without+", whose key is no address", "per ip, or no prefix")}
+	case z.IPv4Prefix > 0 && z.IPv4Prefix < 16:
+		return []advice.Advice{z.Advice(fmt.Sprintf("ipv4_prefix: a /%d has %d addresses, of many providers, that share one count", z.IPv4Prefix, 1<<(32-z.IPv4Prefix)), "ipv4_prefix 24")}
 	case z.IPv6Prefix > 64:
 		return []advice.Advice{z.Advice(fmt.Sprintf("ipv6_prefix: one machine has all addresses of a /64, and so a count for each /%d", z.IPv6Prefix), "ipv6_prefix 64")}
 	}

@@ -71,6 +71,11 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	give(slices.ContainsFunc(all, isQuota) && s.Run.Store.CaddyModule().ID.Name() == "memory", "store memory: a restart forgets what was used in a week or a month, and what would be on its invoice", "store sqlite")
 	give(!tells && slices.ContainsFunc(a.Notify, func(n *config.Notify) bool { return n != nil && slices.Contains(n.On, notify.Quota) }), "notify: on quota: no key has a fixed limit of a day or a month", "limit 100_000/month fixed in a tier or a zone per api_key, per key or per everyone; addresses have no quota")
 	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at most 5s")
+	name := s.Run.Store.CaddyModule().ID.Name()
+	give(a.StoreTimeout > 0 && time.Duration(a.StoreTimeout) < shortestWait && name != "sqlite" && name != "memory", fmt.Sprintf("store_timeout: no server answers within %v, so that memory decides, with a part of each limit", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at least 5ms")
+	give(a.Reputation != nil && a.Reputation.Disabled && a.Ban == nil && slices.ContainsFunc(s.Places, func(p *config.Place) bool {
+		return p.Handler != nil && slices.ContainsFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban == 0 })
+	}), "trap: a visit costs points only, which have no effect with reputation off", "trap ban 1h before its paths; or leave out reputation off")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
 		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny; or a tier with a limit: service_header in the tier is for your own programs")
 	}
@@ -83,9 +88,10 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 }
 
 const (
-	longestWait = 5 * time.Second
-	easy, hard  = 12, 25 // bits of a puzzle
-	usualPuzzle = "challenge proof_of_work 22; without a number it is the default"
+	longestWait  = 5 * time.Second
+	shortestWait = 5 * time.Millisecond // of a server
+	easy, hard   = 12, 25               // bits of a puzzle
+	usualPuzzle  = "challenge proof_of_work 22; without a number it is the default"
 )
 
 // errorCode finds the statuses for which routes of errors are.

@@ -11,7 +11,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
+	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
 	"github.com/caddy-tally/caddy-tally/internal/config"
+	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
@@ -49,6 +51,10 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 				found = append(found, checkZoneReach(p, z, all)...)
 			}
 			found = append(found, checkOptionReach(p)...)
+			if name := p.ReadsEarly(enforce.OurPlaceholders); name != "" && !bodyfield.IsField(name) {
+				found = append(found, p.Handler.Advice("header: {"+name+"} isn't set yet where a header before this handler reads it: clients get its name",
+					"header >X-Field {"+name+"}, which waits for the answer"))
+			}
 		}
 	}
 	return slices.Concat(found, checkWrapped(s), checkUnused(s), checkPuzzles(s), checkIdleBan(s), checkObedience(s))
@@ -106,6 +112,10 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 		none, refused := its.Unanswered()
 		unanswered, by = unanswered && none, cmp.Or(by, refused)
 	}
+	if path := isolated(p, z); path != "" {
+		return []advice.Advice{z.Advice(fmt.Sprintf("match: %s is only this path, and a route of the site is for %s/*, which the zone doesn't see", path, path),
+			path+" "+path+"/* in the place of "+path)}
+	}
 	others, _ := all.Unanswered()
 	switch r := z.MatcherSetsRaw; {
 	case unanswered && !others && (by == "" || z.Count == nil && z.Ban == nil):
@@ -118,6 +128,27 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 			all.Passed()), firstInRoute)}
 	}
 	return nil
+}
+
+// isolated returns the only path of a zone, if a route of its site is for what is below that path, and none for the
+// path; or "".
+func isolated(p *config.Place, z *config.Zone) string {
+	if len(z.MatcherSetsRaw) != 1 {
+		return ""
+	}
+	r := routing.NewRequests(z.MatcherSetsRaw[0])
+	if len(r.Paths) != 1 || r.Methods != nil || r.Partial || strings.Contains(r.Paths[0], "*") || r.Paths[0] == "/" {
+		return ""
+	}
+	has := func(path string) bool {
+		return slices.ContainsFunc(p.View.Places, func(other *routing.Place) bool {
+			return other.Site == p.Site && slices.ContainsFunc(slices.Concat(other.Around...), func(a routing.Requests) bool { return slices.Contains(a.Paths, path) })
+		})
+	}
+	if has(r.Paths[0]+"/*") && !has(r.Paths[0]) {
+		return r.Paths[0]
+	}
+	return ""
 }
 
 // checkOptionReach finds traps and costs of requests that never arrive, costs that never apply, and options that take
@@ -134,8 +165,24 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 					"the trap into a rate_limit that sees them: before it, or without its matcher"))
 				continue
 			}
+			if i := slices.IndexFunc(sets, func(e config.OptionSet) bool { return e.Option == "exempt" && p.Is(requests, e.ModuleMap) }); i >= 0 {
+				found = append(found, o.Advice(fmt.Sprintf("trap: it never sees %s: exempt %s has them", requests, routing.NewRequests(sets[i].ModuleMap)),
+					"paths without them into the exempt; or the exempt as match not into the zones"))
+				continue
+			}
 			found = append(found, checkTaken(p, o)...)
 		case "exempt":
+			its := p.Witness(requests)
+			if why := its.Never(); why != "" {
+				found = append(found, o.Advice(fmt.Sprintf("exempt: it never sees %s: %s", requests, why),
+					"the exempt into a rate_limit that sees them; or leave it out"))
+				continue
+			}
+			if sent, is := its.Respelled(); is != "" {
+				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: an exemption is for requests of which both are in it", sent, is),
+					fmt.Sprintf("exempt %s %s", is, sent)))
+				continue
+			}
 			if p.Is(routing.Requests{}, o.ModuleMap) {
 				problem, fix := "every request is exempt, so this handler limits nobody", "exempt /health; with a path or a network of its own"
 				if o.ModuleMap["not"] != nil {
@@ -202,8 +249,7 @@ func checkOwnPages(p *config.Place) []advice.Advice {
 			Problem: "rate_limit_dashboard: it answers all requests of its site: " + by + " behind it never runs",
 			Fix:     "handle_path /limits/* {, and the dashboard in it"}}
 	}
-	page := routing.Requests{Methods: []string{"GET"},
-		Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
+	page := ownPage(p)
 	if p.Dashboard.Writable {
 		page.Methods[0] = "POST"
 	}
@@ -214,6 +260,11 @@ func checkOwnPages(p *config.Place) []advice.Advice {
 	return []advice.Advice{{Source: p.Dashboard.Source,
 		Problem: fmt.Sprintf("rate_limit_dashboard: it never sees %s: %s", page, why),
 		Fix:     "handle_path /limits/* {, and the dashboard in it"}}
+}
+
+// ownPage returns the requests for a page of a dashboard.
+func ownPage(p *config.Place) routing.Requests {
+	return routing.Requests{Methods: []string{"GET"}, Paths: []string{strings.TrimSuffix(p.Within(), "/") + "/clients"}}
 }
 
 // isUnmatched reports whether all requests of a site come to the place.
@@ -241,6 +292,13 @@ func checkPuzzles(s *config.Survey) (found []advice.Advice) {
 		return methods == nil || slices.Contains(methods, "GET")
 	}
 	for _, z := range s.Zones {
+		own := func(set caddy.ModuleMap) bool {
+			return !routing.NewRequests(set).IsWithin(routing.Requests{Paths: solution.Paths})
+		}
+		if s.App.Session != nil && len(z.MatcherSetsRaw) > 0 && !slices.ContainsFunc(z.MatcherSetsRaw, own) {
+			found = append(found, z.Advice("match: these are the paths of session, which answers them: the zone never sees them",
+				"session { path /.challenge/ }, a line each, with a path that the site doesn't have"))
+		}
 		if z.OnExceeded != config.OnExceededChallenge {
 			continue
 		}
@@ -322,7 +380,8 @@ func checkIdleBan(s *config.Survey) (found []advice.Advice) {
 // checkShut finds a dashboard that can never admit a request.
 func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 	shut := func(p *config.Place) bool {
-		return len(dash.AllowRaw) == 0 && !p.Earlier.Anything && !p.Earlier.Has(config.UserID)
+		users, _ := p.Witness(ownPage(p)).Set("http.auth.")
+		return len(dash.AllowRaw) == 0 && !p.Earlier.Anything && !(users && p.Earlier.Has(config.UserID))
 	}
 	i := slices.IndexFunc(places, shut)
 	if i < 0 {
@@ -333,7 +392,7 @@ func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 		fix = "basic_auth above it in the same route block, or no global order for it; or allow with a matcher"
 	}
 	return []advice.Advice{{Source: dash.Source,
-		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users",
+		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users of these paths",
 		Fix:     fix}}
 }
 

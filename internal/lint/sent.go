@@ -40,9 +40,9 @@ var anything = regexp.MustCompile(`/\w+\.\*$`)
 // parts are values that are only a part of what is in a field: of a program's name its version and address are missing,
 // of a scheme the token, of a type the boundary, of a cookie the value, of a page the scheme or the path.
 var parts = map[string]*regexp.Regexp{
-	"User-Agent":    regexp.MustCompile(`^\w*[A-Z][\w-]+$`),
+	"User-Agent":    regexp.MustCompile(`^\w*[A-Z][\w-]+$|^(curl|wget|python-requests|python-httpx|okhttp|libwww-perl|scrapy|aiohttp)$`),
 	"Authorization": regexp.MustCompile(`^\w+$`),
-	"Content-Type":  regexp.MustCompile(`^multipart/[\w-]+$`),
+	"Content-Type":  regexp.MustCompile(`^(multipart/[\w-]+|application/json)$`),
 	"Cookie":        regexp.MustCompile(`^[^=*]+$`),
 	"Referer":       regexp.MustCompile(`^[^:*]+$|^[^*]*[^/*]:/*[^/*]+$`),
 	"Origin":        regexp.MustCompile(`^[^:*]+\.[^:*]+$`),

@@ -78,6 +78,9 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 		reported := make(map[config.Need]bool)
 		for _, n := range p.Needs(s.App.APIKeys) {
 			problem, fix, fatal := p.Judge(n.Name)
+			if problem == "" && !p.Earlier.Anything {
+				problem, fix = onItsWays(p, n)
+			}
 			switch {
 			case s.Bodies[n.Name]:
 				problem, fix, fatal = config.ReadsBodies, "a placeholder of the path or a field, or per ip",
@@ -120,6 +123,44 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
+// onItsWays returns the problem of a placeholder that a handler or matcher sets, but not on the ways of the requests
+// that need it, and its fix; or "".
+func onItsWays(p *config.Place, n config.Need) (problem, fix string) {
+	sets := []caddy.ModuleMap{nil}
+	if n.Zone != nil && len(n.Zone.MatcherSetsRaw) > 0 {
+		sets = n.Zone.MatcherSetsRaw
+	}
+	field, isField := strings.CutPrefix(n.Name, "http.request.header.")
+	field = http.CanonicalHeaderKey(field)
+	capture, isCapture := strings.CutPrefix(n.Name, "http.regexp.")
+	capture, _, _ = strings.Cut(capture, ".")
+	isCapture = isCapture && strings.Trim(capture, "0123456789") != ""
+	sometimes, captured := false, false
+	var all routing.Witnessed
+	for _, set := range sets {
+		ways := p.Witness(routing.NewRequests(set))
+		_, every := ways.Set(field)
+		sometimes = sometimes || !every
+		captured = captured || ways.MayCapture(capture) || routing.Captures(routing.Capturing(set), capture)
+		all = append(all, ways...)
+	}
+	known, _ := all.Set("http.auth.")
+	isSet, _ := all.Set(n.Name)
+	switch {
+	case strings.HasPrefix(n.Name, "http.vars.") && p.Earlier.Has(n.Name) && !isSet && n.Zone != nil:
+		return "is always empty here: the handler that sets it is for other requests", "vars without a matcher, or for these requests; or a placeholder of the request"
+	case strings.HasPrefix(n.Name, "http.auth.") && !known:
+		return "is always empty here: what authenticates users is for other requests", "basic_auth for these requests, too; or per ip"
+	case isField && p.Earlier.Has(n.Name) && sometimes:
+		return "is what the client has sent where the handler that sets it doesn't run: it is for other requests", "request_header -" + field + " before it, in a route block around both; or that handler for all these requests"
+	case isField && n.Zone != nil && all.Removes(field):
+		return "is always empty here: a handler before this one removes it", "the zone before that handler"
+	case isCapture && !captured:
+		return "is always empty here: no matcher of this name is asked before", "rate_limit into the handle or route that asks the matcher"
+	}
+	return "", ""
+}
+
 // onlyBasicAuth reports whether users are known by basic_auth alone.
 func onlyBasicAuth(s *config.Survey) bool {
 	return !s.Foreign && len(s.Providers) == 1 && s.Providers["http_basic"]
@@ -142,6 +183,11 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 			}
 			if z.Count != nil && !z.Count.Rule().Counts(http.StatusForbidden) && z.Count.Rule().Counts(http.StatusUnauthorized) && !authenticates && earlier == "" && !p.Proxies() && p.Serves() == "file_server" {
 				found = append(found, z.Advice("count: nothing behind this handler answers 401: file_server asks for no password", "basic_auth, or rate_limit where the passwords are checked"))
+			}
+			if z.Count != nil && z.Count.Rule().Counts(http.StatusUnauthorized) && !z.Count.Rule().Counts(http.StatusOK) && slices.ContainsFunc(z.MatcherSetsRaw, func(set caddy.ModuleMap) bool {
+				return slices.Contains(routing.NewRequests(set).Paths, "/wp-login.php")
+			}) {
+				found = append(found, z.Advice("count: WordPress answers a wrong password with 200, and the right one with 302", "count status 200"))
 			}
 			if status := hides(p, z.Count); status != 0 {
 				found = append(found, z.Advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and only its answer counts", status), relayed))

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +24,8 @@ type Requests struct {
 // NewRequests returns the requests of a matcher set.
 func NewRequests(set caddy.ModuleMap) (r Requests) {
 	r.Set = set
-	for name, raw := range set {
+	for _, name := range slices.Sorted(maps.Keys(set)) { // a method beside an endpoint counts
+		raw := set[name]
 		var err error
 		switch name {
 		case "method":

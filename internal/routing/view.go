@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 )
 
@@ -155,6 +156,25 @@ func (p *Place) Within() string {
 		}
 	}
 	return ""
+}
+
+// ReadsEarly returns a placeholder with a prefix that a field of the answer reads before the place sets it, or "".
+func (p *Place) ReadsEarly(prefix string) (name string) {
+	each(p.before, func(n Node) bool {
+		h, ok := n.Module.(*headers.Handler)
+		if !ok || h.Response == nil || h.Response.HeaderOps == nil || h.Response.Deferred || h.Response.Require != nil {
+			return true
+		}
+		for _, values := range h.Response.Set {
+			for _, read := range PlaceholderNames(strings.Join(values, " ")) {
+				if strings.HasPrefix(read, prefix) {
+					name = read
+				}
+			}
+		}
+		return name == ""
+	})
+	return name
 }
 
 // Relayed returns the matchers of answers that later proxies replace by those of another upstream.

@@ -1,9 +1,11 @@
 package routing
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
@@ -40,6 +43,12 @@ type way struct {
 	alternative bool     // the target is in another route of a group
 	unknown     bool     // a handler of another module has decided
 	meets       bool     // the matchers that are asked there are known to match
+
+	respelled [2]string // the path as sent and there, if the description has only one of them
+
+	noted    map[string]bool   // what handlers have set or removed until the target, and whether the values are known
+	sent     http.Header       // the fields of the request there: what is noted and not here is removed
+	captured []json.RawMessage // the matchers until the target that may set placeholders of regular expressions
 }
 
 // maxWays bounds the ways of one witness.
@@ -191,6 +200,50 @@ func (all Witnessed) Passed() string {
 	return ""
 }
 
+// Respelled returns a path of witnesses as clients send it and as it is at the target, if on all ways only one of
+// them is a path of the description; or "".
+func (all Witnessed) Respelled() (sent, is string) {
+	for _, w := range all {
+		if w.reached && w.respelled == [2]string{} {
+			return "", ""
+		} else if w.reached {
+			sent, is = w.respelled[0], w.respelled[1]
+		}
+	}
+	return sent, is
+}
+
+// Set says whether handlers before the target may have set a field of the request, such as Remote-User, or a family
+// of placeholders, such as http.auth. on some ways to it, and whether on all.
+func (all Witnessed) Set(name string) (some, every bool) {
+	some, every = !all.Reaches(), true
+	for _, w := range all {
+		_, noted := w.noted[name]
+		some, every = some || w.reached && noted, every && (!w.reached || noted)
+	}
+	return some, every
+}
+
+// Removes reports whether a field of the request is removed on all ways to the target.
+func (all Witnessed) Removes(field string) bool {
+	return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool {
+		return w.reached && (!w.noted[field] || w.sent[field] != nil)
+	})
+}
+
+// MayCapture reports whether a matcher before the target may have set placeholders of the regular expression of a
+// name.
+func (all Witnessed) MayCapture(name string) bool {
+	return !all.Reaches() || slices.ContainsFunc(all, func(w way) bool {
+		return w.reached && Captures(w.captured, name)
+	})
+}
+
+// Captures reports whether one of the matchers may set placeholders of the regular expression of a name.
+func Captures(matchers []json.RawMessage, name string) bool {
+	return slices.ContainsFunc(matchers, func(raw json.RawMessage) bool { return bytes.Contains(raw, []byte(name)) })
+}
+
 // witness is a request that is on its way.
 type witness struct {
 	view     *View
@@ -203,17 +256,18 @@ type witness struct {
 
 	way
 	request   *http.Request
-	asked     caddy.ModuleMap // the matchers that are asked where it arrives
-	known     map[string]bool // the fields and variables that handlers have set or removed, and whether their values are known
-	literal   bool            // its path is known
-	rewritten bool            // it isn't the one of the description
-	groups    map[string]bool // with a matched route
+	asked     caddy.ModuleMap   // the matchers that are asked where it arrives
+	known     map[string]bool   // what handlers have set or removed: fields, variables, families of placeholders; and whether its value is known
+	matchers  []json.RawMessage // that were asked and may set placeholders
+	literal   bool              // its path is known
+	rewritten bool              // it isn't the one of the description
+	groups    map[string]bool   // with a matched route
 	depth     int
 }
 
 // run sends the witness on its way, with the choices so far.
 func (w *witness) run() {
-	w.way, w.chosen, w.rewritten, w.groups, w.depth, w.known = way{}, 0, false, make(map[string]bool), 0, nil
+	w.way, w.chosen, w.rewritten, w.groups, w.depth, w.known, w.matchers = way{}, 0, false, make(map[string]bool), 0, nil, nil
 	path := "/"
 	if w.literal = len(w.all.Paths) == 1 && !strings.ContainsAny(w.all.Paths[0], "*{"); w.literal {
 		path = w.all.Paths[0]
@@ -289,6 +343,9 @@ func (w *witness) routes(routes []Route) (goesOn bool) {
 			continue
 		}
 		if !holds && r.inert {
+			for _, set := range r.Requests {
+				w.matchers = append(w.matchers, Capturing(set.Set)...)
+			}
 			each(r.Handlers, func(n Node) bool {
 				w.note(n, len(r.Requests) == 0 && len(n.Lists) == 0)
 				return true
@@ -371,6 +428,12 @@ func (w *witness) handler(n Node) (goesOn bool) {
 	switch {
 	case n.Module == w.target && n.Module != nil:
 		w.reached, w.unmatched, w.meets = true, w.matchesSet(w.all.Set) == no, w.matchesSet(w.asked) == yes
+		if mine := NewRequests(w.all.Set).Paths; w.literal && w.rewritten && mine != nil {
+			if sent, is := w.all.Paths[0], w.request.URL.Path; covers([]string{sent}, mine) == no || covers([]string{is}, mine) == no {
+				w.respelled = [2]string{sent, is}
+			}
+		}
+		w.noted, w.sent, w.captured = maps.Clone(w.known), w.request.Header.Clone(), slices.Clone(w.matchers)
 	case n.Name == "invoke":
 		name, _ := n.Fields["name"].(string)
 		if invoke, ok := n.Module.(*caddyhttp.Invoke); ok {
@@ -387,6 +450,12 @@ func (w *witness) handler(n Node) (goesOn bool) {
 		return false
 	}
 	w.note(n, true)
+	if n.Name == "reverse_proxy" { // as forward_auth does, it sets fields by what another server says
+		each([]Node{n}, func(nested Node) bool {
+			w.note(nested, false)
+			return true
+		})
+	}
 	for _, list := range n.Lists {
 		if !list.ForErrors && (n.Name == "subroute" || w.choose()) && !w.routes(list.Routes) {
 			return false
@@ -412,6 +481,8 @@ func (w *witness) note(n Node, surely bool) {
 		w.known[name] = surely && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "{") })
 	}
 	switch module := n.Module.(type) {
+	case *caddyauth.Authentication:
+		set("http.auth.", "{")
 	case *caddyhttp.VarsMiddleware:
 		for name, value := range *module {
 			set("http.vars."+name, fmt.Sprint(value))
@@ -529,6 +600,9 @@ func (p *Place) Shares(key string, all []Requests) bool {
 
 // matches says whether one of several matcher sets matches. Without any all requests match.
 func (w *witness) matches(sets []Requests) answer {
+	for _, set := range sets {
+		w.matchers = append(w.matchers, Capturing(set.Set)...)
+	}
 	if len(sets) == 0 {
 		return yes
 	}
@@ -539,6 +613,16 @@ func (w *witness) matches(sets []Requests) answer {
 		}
 	}
 	return most
+}
+
+// Capturing returns the matchers of a set that may set placeholders of regular expressions.
+func Capturing(set caddy.ModuleMap) (found []json.RawMessage) {
+	for name, raw := range set {
+		if strings.HasSuffix(name, "_regexp") || name == "expression" || name == "not" || name == "file" {
+			found = append(found, raw)
+		}
+	}
+	return found
 }
 
 func (w *witness) matchesSet(set caddy.ModuleMap) answer {
@@ -673,6 +757,14 @@ func (w *witness) speaks(raw json.RawMessage) answer {
 	return no
 }
 
+// networkOf parses an address or a network.
+func networkOf(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
+}
+
 // strangers says whether a matcher of what strangers don't have matches.
 func (w *witness) strangers(name string, raw json.RawMessage) answer {
 	switch name {
@@ -680,7 +772,15 @@ func (w *witness) strangers(name string, raw json.RawMessage) answer {
 		var m struct{ Ranges []string }
 		_ = json.Unmarshal(raw, &m)
 		for _, r := range m.Ranges {
-			if network, err := netip.ParsePrefix(r); err == nil && network.Contains(w.view.peer()) {
+			network, err := networkOf(r)
+			if err != nil {
+				continue
+			}
+			within := func(proxy string) bool { // all that come through it have its address
+				proxies, err := networkOf(proxy)
+				return err == nil && proxies.Bits() >= network.Bits() && network.Contains(proxies.Addr())
+			}
+			if network.Contains(w.view.peer()) || name == "remote_ip" && slices.ContainsFunc(TrustedRanges(w.view.Server), within) {
 				return yes
 			}
 		}
