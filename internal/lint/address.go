@@ -33,8 +33,8 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			continue
 		}
 		if sign := signOfProxy(p.View); sign != "" {
-			found = append(found, advice.Advice{Server: p.View.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: visitors who come through it share its address, and one count",
-				Fix: "trusted_proxies static 192.0.2.0/24, with the networks of the proxy, and trusted_proxies_strict; into servers of the global options"})
+			found = append(found, advice.Advice{Server: p.View.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: its visitors share one count",
+				Fix: "trusted_proxies static 192.0.2.0/24, with the networks of the proxy, and trusted_proxies_strict"})
 			break
 		}
 	}

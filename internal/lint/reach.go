@@ -178,9 +178,9 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 					"the exempt into a rate_limit that sees them; or leave it out"))
 				continue
 			}
-			if sent, is := its.Respelled(); is != "" {
-				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: an exemption is for requests of which both are in it", sent, is),
-					fmt.Sprintf("exempt %s %s", is, sent)))
+			if sent, here := its.Respelled(); here != "" {
+				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: an exemption is for requests of which both are in it", sent, here),
+					fmt.Sprintf("exempt %s %s", here, sent)))
 				continue
 			}
 			if p.Is(routing.Requests{}, o.ModuleMap) {

@@ -202,15 +202,15 @@ func (all Witnessed) Passed() string {
 
 // Respelled returns a path of witnesses as clients send it and as it is at the target, if on all ways only one of
 // them is a path of the description; or "".
-func (all Witnessed) Respelled() (sent, is string) {
+func (all Witnessed) Respelled() (sent, here string) {
 	for _, w := range all {
 		if w.reached && w.respelled == [2]string{} {
 			return "", ""
 		} else if w.reached {
-			sent, is = w.respelled[0], w.respelled[1]
+			sent, here = w.respelled[0], w.respelled[1]
 		}
 	}
-	return sent, is
+	return sent, here
 }
 
 // Set says whether handlers before the target may have set a field of the request, such as Remote-User, or a family
@@ -429,8 +429,8 @@ func (w *witness) handler(n Node) (goesOn bool) {
 	case n.Module == w.target && n.Module != nil:
 		w.reached, w.unmatched, w.meets = true, w.matchesSet(w.all.Set) == no, w.matchesSet(w.asked) == yes
 		if mine := NewRequests(w.all.Set).Paths; w.literal && w.rewritten && mine != nil {
-			if sent, is := w.all.Paths[0], w.request.URL.Path; covers([]string{sent}, mine) == no || covers([]string{is}, mine) == no {
-				w.respelled = [2]string{sent, is}
+			if sent, here := w.all.Paths[0], w.request.URL.Path; covers([]string{sent}, mine) == no || covers([]string{here}, mine) == no {
+				w.respelled = [2]string{sent, here}
 			}
 		}
 		w.noted, w.sent, w.captured = maps.Clone(w.known), w.request.Header.Clone(), slices.Clone(w.matchers)
