@@ -92,6 +92,8 @@ const manyRequests = 1_000_000
 // checkAddressing finds options about keys that the zone's own key doesn't have.
 func checkAddressing(z *config.Zone) []advice.Advice {
 	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
+	case len(z.MatcherSetsRaw) == 0 && slices.ContainsFunc(routing.PlaceholderNames(z.Key+z.Tier), bodyfield.IsField):
+		return []advice.Advice{z.Advice("key: requests whose body is of another kind than the field's are refused with 415, on the whole site", "match POST /login beside it, with the paths that have the field")}
 	case z.OnEmptyKey != "" && slices.Contains([]string{enforce.PerIP, config.PerNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, z.Per):
 		return []advice.Advice{z.Advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
 	case z.IPv4Prefix+z.IPv6Prefix > 0 && (z.Per == enforce.PerEveryone || z.Per == enforce.PerAPIKey):

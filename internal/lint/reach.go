@@ -400,10 +400,14 @@ func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 func checkOpen(dash *config.Dashboard, places []*config.Place) (found []advice.Advice) {
 	for _, p := range places {
 		for _, set := range dash.AllowRaw {
-			if dash.Writable && p.Is(routing.Requests{}, set) && p.WitnessStranger(routing.Requests{}).Reaches() {
+			may := "ban and lift bans"
+			if !dash.Writable {
+				may = "look at it, since every visitor comes from the address of the proxy"
+			}
+			if (dash.Writable || set["remote_ip"] != nil) && p.Is(routing.Requests{}, set) && p.WitnessStranger(routing.Requests{}).Reaches() {
 				found = append(found,
 					advice.Advice{Source: dash.Source,
-						Problem: "rate_limit_dashboard: allow: a stranger without a password may ban and lift bans",
+						Problem: "rate_limit_dashboard: allow: a stranger without a password may " + may,
 						Fix:     "basic_auth before it; or allow client_ip 192.0.2.0/24, with the networks of the operators"})
 			}
 		}
