@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
-const firstInRoute = "rate_limit above it in a route block; or, if there is a global option order for rate_limit, leave that out"
+const firstInRoute = "rate_limit above it in a route block, or where redir leads; or no global option order for rate_limit"
 
 // checkReach asks whether requests can reach a handler, its zones and its challenge, and an answer behind it. It
 // sends witnesses: see [routing.Place.Witness].
@@ -36,7 +36,7 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 		case all.Never() != "":
 			found = append(found,
 				p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request",
-					unlessRedirected(all.Never(), firstInRoute)))
+					firstInRoute))
 		case p.InErrors:
 			found = append(found, p.Handler.Advice("this handler is in handle_errors, where it sees only requests that have failed: all others pass without a limit",
 				"rate_limit outside of handle_errors; count status 404 in a zone counts failed requests"))
@@ -87,14 +87,6 @@ func checkWrapped(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
-// unlessRedirected returns a fix, or another one if redir is why no request arrives.
-func unlessRedirected(why, fix string) string {
-	if strings.HasPrefix(why, "redir ") {
-		return "the zone into the site or for the path where redir leads; or rate_limit above redir in a route block"
-	}
-	return fix
-}
-
 // checkZoneReach finds a zone whose requests never arrive, or are answered before or never. All are the ways of all
 // requests to the handler.
 func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []advice.Advice {
@@ -104,7 +96,7 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 		its := p.Witness(r)
 		if why := its.Never(); why != "" {
 			return []advice.Advice{z.Advice(fmt.Sprintf("match: the zone never sees %s: %s", r, why),
-				unlessRedirected(why, "the zone into a rate_limit that sees them: before it, or without its matcher"))}
+				"the zone into a rate_limit that sees them: above it in a route block or in its handle, or without its matcher")}
 		}
 		if its.Unmatched() {
 			return []advice.Advice{z.Advice("match: no request meets all conditions of a line: they exclude one another, or a handler before this one changes what they look at", "conditions that one request can meet; lines of match are alternatives")}
@@ -383,17 +375,12 @@ func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 		users, _ := p.Witness(ownPage(p)).Set("http.auth.")
 		return len(dash.AllowRaw) == 0 && !p.Earlier.Anything && !(users && p.Earlier.Has(config.UserID))
 	}
-	i := slices.IndexFunc(places, shut)
-	if i < 0 {
+	if !slices.ContainsFunc(places, shut) {
 		return nil
-	}
-	fix := "basic_auth before it, for the same paths; or allow with a matcher"
-	if places[i].Later.Has(config.UserID) {
-		fix = "basic_auth above it in the same route block, or no global order for it; or allow with a matcher"
 	}
 	return []advice.Advice{{Source: dash.Source,
 		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users of these paths",
-		Fix:     fix}}
+		Fix:     "basic_auth for them before it, no global order; or allow with a matcher"}}
 }
 
 // checkOpen finds a dashboard with which strangers may do what operators do.

@@ -96,10 +96,7 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 				}
 			case problem == "" && n.Zone != nil && p.NeverSets(n.Name):
 				problem, fix = "is never set: no handler or vars directive sets it",
-					"a placeholder of the request, or vars with this name before it"
-				if strings.HasPrefix(n.Name, "http.request.tls.client.") {
-					problem, fix = "is never set: the site asks nobody for a certificate", "client_auth in tls of the site; or per ip"
-				}
+					"a placeholder of the request, or vars with this name before it, or for certificates client_auth in tls"
 			}
 			if problem == "" || reported[n] {
 				continue
