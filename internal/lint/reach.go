@@ -104,10 +104,6 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 		none, refused := its.Unanswered()
 		unanswered, by = unanswered && none, cmp.Or(by, refused)
 	}
-	if path := isolated(p, z); path != "" {
-		return []advice.Advice{z.Advice(fmt.Sprintf("match: %s is only this path, and a route of the site is for %s/*, which the zone doesn't see", path, path),
-			path+" "+path+"/* in the place of "+path)}
-	}
 	others, _ := all.Unanswered()
 	switch r := z.MatcherSetsRaw; {
 	case unanswered && !others && (by == "" || z.Count == nil && z.Ban == nil):
@@ -120,27 +116,6 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 			all.Passed()), firstInRoute)}
 	}
 	return nil
-}
-
-// isolated returns the only path of a zone, if a route of its site is for what is below that path, and none for the
-// path; or "".
-func isolated(p *config.Place, z *config.Zone) string {
-	if len(z.MatcherSetsRaw) != 1 {
-		return ""
-	}
-	r := routing.NewRequests(z.MatcherSetsRaw[0])
-	if len(r.Paths) != 1 || r.Methods != nil || r.Partial || strings.Contains(r.Paths[0], "*") || r.Paths[0] == "/" {
-		return ""
-	}
-	has := func(path string) bool {
-		return slices.ContainsFunc(p.View.Places, func(other *routing.Place) bool {
-			return other.Site == p.Site && slices.ContainsFunc(slices.Concat(other.Around...), func(a routing.Requests) bool { return slices.Contains(a.Paths, path) })
-		})
-	}
-	if has(r.Paths[0]+"/*") && !has(r.Paths[0]) {
-		return r.Paths[0]
-	}
-	return ""
 }
 
 // checkOptionReach finds traps and costs of requests that never arrive, costs that never apply, and options that take
