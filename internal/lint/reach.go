@@ -50,7 +50,7 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 			for _, z := range p.Zones {
 				found = append(found, checkZoneReach(p, z, all)...)
 			}
-			found = append(found, checkOptionReach(p)...)
+			found = append(found, checkOptionReach(p, isShared(s, p))...)
 			if name := p.ReadsEarly(enforce.OurPlaceholders); name != "" && !bodyfield.IsField(name) {
 				found = append(found, p.Handler.Advice("header: {"+name+"} isn't set yet where a header before this handler reads it: clients get its name",
 					"header >X-Field {"+name+"}, which waits for the answer"))
@@ -119,8 +119,8 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 }
 
 // checkOptionReach finds traps and costs of requests that never arrive, costs that never apply, and options that take
-// all requests of a zone from any stranger.
-func checkOptionReach(p *config.Place) (found []advice.Advice) {
+// all requests of a zone from any stranger. Of a shared handler some exemptions may be for other sites.
+func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 	sets := p.Sets()
 	for i, o := range sets {
 		requests := routing.NewRequests(o.ModuleMap)
@@ -140,12 +140,12 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 			found = append(found, checkTaken(p, o)...)
 		case "exempt":
 			its := p.Witness(requests)
-			if why := its.Never(); why != "" {
+			if why := its.Never(); why != "" && !shared && requests.Hosts == nil {
 				found = append(found, o.Advice(fmt.Sprintf("exempt: it never sees %s: %s", requests, why),
 					"the exempt into a rate_limit that sees them; or leave it out"))
 				continue
 			}
-			if sent, here := its.Respelled(); here != "" {
+			if sent, here := its.Respelled(); here != "" && !shared {
 				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: an exemption is for requests of which both are in it", sent, here),
 					fmt.Sprintf("exempt %s %s", here, sent)))
 				continue
@@ -177,6 +177,13 @@ func checkOptionReach(p *config.Place) (found []advice.Advice) {
 		}
 	}
 	return found
+}
+
+// isShared reports whether the lines of a handler make others, too, as those of a snippet that is imported twice.
+func isShared(s *config.Survey, p *config.Place) bool {
+	return slices.ContainsFunc(s.Places, func(other *config.Place) bool {
+		return other != p && other.Handler != nil && other.Handler.Source == p.Handler.Source && p.Handler.Source != ""
+	})
 }
 
 // checkTaken finds zones all of whose requests are in an exemption or a trap, whoever sends them.
