@@ -120,7 +120,7 @@ func TestDashboardBehindFieldsThatClientsCanWrite(t *testing.T) {
 		{in(dashboard("header X-Whatever *")), "nothing before this handler sets or removes it"},
 		{in(dashboard("{\nheader Remote-User *\nclient_ip 192.0.2.0/24\n}")), "nothing before this handler sets or removes it"},
 		{in("route {\n" + dashboard("header Remote-User *") + auth + "}"), "is set by a handler that runs later"},
-		{in(dashboard("header Remote-User *") + "request_header -Remote-User"), "is set by a handler that runs later"},
+		{in(dashboard("header Remote-User *") + "request_header -Remote-User"), "is what the client has sent"},
 		{in(auth + dashboard("header Remote-User *")), ""},
 		{in("route {\nrequest_header -Remote-User\n" + dashboard("header Remote-User *") + "}"), ""},
 		{in(dashboard("{\nheader Remote-User *\nremote_ip 192.0.2.1\n}")), ""},

@@ -174,7 +174,7 @@ func TestRegions(t *testing.T) {
 func TestValidateOfRegions(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "tally.key")
-	s := newServer(t, options(regional)+site("rate_limit {\nzone z {\nlimit 5/30s\nlimit 100/1h\n}\n}\nrespond hello"),
+	s := newServer(t, options(regional)+site("rate_limit {\nzone z {\nlimit 5/30s\n}\nzone long {\nlimit 100/1h\n}\n}\nrespond hello"),
 		"SECRET="+secret, "REGION=eu", "EXCHANGE=postgres://tally:the-password@127.0.0.1:1/tally")
 	out, err := s.run("validate", "--config", s.config)
 	if err != nil {

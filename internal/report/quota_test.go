@@ -52,7 +52,7 @@ func TestQuotasThatAreNearlyUsedUp(t *testing.T) {
 		for range n {
 			_, _, _ = handlertest.Get(h, "/"+zone, "192.0.2.1", func(w http.ResponseWriter, r *http.Request) error {
 				w.Header().Set("X-Used", "5")
-				w.WriteHeader(500)
+				w.WriteHeader(http.StatusInternalServerError)
 				return nil
 			}, append(fields, "X-Tenant", tenant)...)
 		}

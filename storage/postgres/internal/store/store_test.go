@@ -23,7 +23,7 @@ import (
 var (
 	once     sync.Once
 	shared   *testserver.Server
-	noServer error
+	errNoServer error
 	places   atomic.Int64
 
 	mu    sync.Mutex
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 // sharedServer returns the server, or skips the test if none is installed.
 func sharedServer(t testing.TB) *testserver.Server {
 	t.Helper()
-	once.Do(func() { shared, noServer = testserver.Postgres() })
-	return orSkip(t, shared, noServer)
+	once.Do(func() { shared, errNoServer = testserver.Postgres() })
+	return orSkip(t, shared, errNoServer)
 }
 
 // ownServer starts a server for one test.
