@@ -21,10 +21,10 @@ import (
 
 // The shared server of all tests but those that kill one, and its places.
 var (
-	once     sync.Once
-	shared   *testserver.Server
+	once        sync.Once
+	shared      *testserver.Server
 	errNoServer error
-	places   atomic.Int64
+	places      atomic.Int64
 
 	mu    sync.Mutex
 	empty []string // guarded by mu: prefixes of existing tables without rows
