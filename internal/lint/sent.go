@@ -48,8 +48,10 @@ var parts = map[string]*regexp.Regexp{
 	"Origin":        regexp.MustCompile(`^[^:*]+\.[^:*]+$`),
 }
 
-// spelled are values of fields in the only case in which programs send them.
-var spelled = map[string]string{"Upgrade": "websocket", "X-Requested-With": "XMLHttpRequest", "Sec-Fetch-Mode": "navigate"}
+// spelled are values of fields, or parts of them, in the only case in which programs send them.
+var spelled = map[string][]string{"Upgrade": {"websocket"}, "X-Requested-With": {"XMLHttpRequest"}, "Sec-Fetch-Mode": {"navigate"},
+	"User-Agent": strings.Fields("GPTBot ChatGPT-User OAI-SearchBot ClaudeBot CCBot Bytespider Amazonbot PerplexityBot meta-externalagent " +
+		"facebookexternalhit PetalBot Googlebot bingbot YandexBot Baiduspider AhrefsBot SemrushBot MJ12bot DotBot Applebot DuckDuckBot")}
 
 // ofForms are names of fields that forms of sign-ins send, and no query.
 var ofForms = strings.Fields("user username login email account password")
@@ -104,8 +106,11 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 					give(fmt.Sprintf("no client can send a field %q", field), "header "+strings.Trim(field, ": ")+" in the place of header "+field)
 				}
 				for _, value := range fields[field] {
-					if usual, word := spelled[http.CanonicalHeaderKey(field)], strings.Trim(value, "*"); word != usual && strings.EqualFold(word, usual) {
-						give(fmt.Sprintf("header compares the case of letters, and clients send %s in %s", usual, field), strings.Replace(value, word, usual, 1)+" in the place of "+value)
+					word := strings.Trim(value, "*")
+					for _, usual := range spelled[http.CanonicalHeaderKey(field)] {
+						if usual != word && strings.EqualFold(word, usual) {
+							give(fmt.Sprintf("header compares the case of letters, and clients send %s in %s", usual, field), strings.Replace(value, word, usual, 1)+" in the place of "+value)
+						}
 					}
 					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" {
 						give(fmt.Sprintf("header compares the whole %s, and clients send more than %q in it", field, value), "*"+value+"* in the place of "+value)
