@@ -194,10 +194,11 @@ func TestBrowserIsToldThatCookiesGetLost(t *testing.T) {
 		return last != ""
 	})
 	page.Go(last) // again, for it may not be loaded yet
-	var text string
-	if page.Eval("document.body.innerText", &text); !strings.Contains(text, "kam nicht zurück") || !strings.Contains(text, "Weiter") {
-		t.Errorf("the page says %q", text)
-	}
+	waitFor(t, "the words of the page", func() bool {
+		var text string
+		page.Eval("document.body?.innerText ?? ''", &text) // the page before may have ended its loading meanwhile
+		return strings.Contains(text, "kam nicht zurück") && strings.Contains(text, "Weiter")
+	})
 }
 
 // A browser that has solved twice in a row, or that has no scripts, shows that it has the cookie before it goes on.
