@@ -112,9 +112,12 @@ func Provision(t testing.TB, c *Config, config *config.Handler) *enforce.Handler
 	return h
 }
 
-// Start returns a handler that is ready for requests.
+// Start returns a handler that is ready for requests. Its rules are in a file of the test's own.
 func Start(t testing.TB, app *config.App, config *config.Handler) *enforce.Handler {
 	t.Helper()
+	if app.RulesFile == "" {
+		app.RulesFile = filepath.Join(t.TempDir(), "rules")
+	}
 	h := Provision(t, Compile(t, app), config)
 	if err := h.Config.Started(); err != nil {
 		t.Fatal(err)
