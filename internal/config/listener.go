@@ -104,12 +104,9 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 	return door, nil
 }
 
-// networkOf parses an address or a network, as Caddy does.
+// networkOf parses an address or a network, and returns it as rules have it.
 func networkOf(text string) (netip.Prefix, error) {
-	network, err := netip.ParsePrefix(text)
-	if addr, other := netip.ParseAddr(text); other == nil {
-		network, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
+	network, err := routing.ParseNetwork(text)
 	return rules.NetworkOf(network).Network, err
 }
 

@@ -58,7 +58,7 @@ func IsSplit(dsn, address string) bool {
 	return strings.Contains(hosts, "@") || isURL(dsn) && strings.Contains(database+option, "@")
 }
 
-// Unreadable returns an error about a DSN, of which a part of the password may be taken for the host. The driver's
+// Unreadable returns an error about a DSN. A part of its password may be taken for the host. The driver's
 // errors may show a password with special characters, so only those about files are passed on.
 func Unreadable(err error, example string) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {

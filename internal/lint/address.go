@@ -23,19 +23,16 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 		}
 	}
 	for _, v := range s.Views {
-		if local := v.LocalAddress(); local != "" && slices.ContainsFunc(s.Places, func(p *config.Place) bool { return p.View == v && slices.ContainsFunc(p.Zones, countsAddresses) }) {
+		if !slices.ContainsFunc(s.Places, func(p *config.Place) bool { return p.View == v && slices.ContainsFunc(p.Zones, countsAddresses) }) {
+			continue
+		}
+		if local := v.LocalAddress(); local != "" {
 			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "this server listens at " + local + ": visitors come through a proxy, and share one address and one count",
 				Fix: "trusted_proxies static 127.0.0.1/8 ::1, or trusted_proxies_unix for a socket, and trusted_proxies_strict"})
 		}
-	}
-	for _, p := range s.Places {
-		if routing.TrustsProxies(p.View.Server) || !slices.ContainsFunc(p.Zones, countsAddresses) {
-			continue
-		}
-		if sign := signOfProxy(p.View); sign != "" {
-			found = append(found, advice.Advice{Server: p.View.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: its visitors share one count",
+		if sign := signOfProxy(v); sign != "" && !routing.TrustsProxies(v.Server) {
+			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: its visitors share one count",
 				Fix: "trusted_proxies static 192.0.2.0/24, with the networks of the proxy, and trusted_proxies_strict"})
-			break
 		}
 	}
 	for _, server := range limited(s) {

@@ -146,7 +146,7 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 				continue
 			}
 			if sent, here := its.Respelled(); here != "" && !shared {
-				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: an exemption is for requests of which both are in it", sent, here),
+				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: it holds only for requests whose two paths it has", sent, here),
 					fmt.Sprintf("exempt %s %s", here, sent)))
 				continue
 			}

@@ -123,32 +123,38 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 // onItsWays returns the problem of a placeholder that a handler or matcher sets, but not on the ways of the requests
 // that need it, and its fix; or "".
 func onItsWays(p *config.Place, n config.Need) (problem, fix string) {
+	name := n.Name
+	field, isField := strings.CutPrefix(name, "http.request.header.")
+	if field = http.CanonicalHeaderKey(field); isField {
+		name = "http.request.header." + field
+	}
+	capture, isCapture := strings.CutPrefix(name, "http.regexp.")
+	capture, _, _ = strings.Cut(capture, ".")
+	isCapture = isCapture && strings.Trim(capture, "0123456789") != ""
+	if !isCapture && !p.Earlier.Has(name) { // nothing depends on the way
+		return "", ""
+	}
 	sets := []caddy.ModuleMap{nil}
 	if n.Zone != nil && len(n.Zone.MatcherSetsRaw) > 0 {
 		sets = n.Zone.MatcherSetsRaw
 	}
-	field, isField := strings.CutPrefix(n.Name, "http.request.header.")
-	field = http.CanonicalHeaderKey(field)
-	capture, isCapture := strings.CutPrefix(n.Name, "http.regexp.")
-	capture, _, _ = strings.Cut(capture, ".")
-	isCapture = isCapture && strings.Trim(capture, "0123456789") != ""
 	sometimes, captured := false, false
 	var all routing.Witnessed
 	for _, set := range sets {
 		ways := p.Witness(routing.NewRequests(set))
 		_, every := ways.Set(field)
 		sometimes = sometimes || !every
-		captured = captured || ways.MayCapture(capture) || routing.Captures(routing.Capturing(set), capture)
+		captured = captured || ways.MayCapture(capture)
 		all = append(all, ways...)
 	}
 	known, _ := all.Set("http.auth.")
-	isSet, _ := all.Set(n.Name)
+	isSet, _ := all.Set(name)
 	switch {
-	case strings.HasPrefix(n.Name, "http.vars.") && p.Earlier.Has(n.Name) && !isSet && n.Zone != nil:
+	case strings.HasPrefix(name, "http.vars.") && !isSet && n.Zone != nil:
 		return "is always empty here: the handler that sets it is for other requests", "vars without a matcher, or for these requests; or a placeholder of the request"
-	case strings.HasPrefix(n.Name, "http.auth.") && !known:
+	case strings.HasPrefix(name, "http.auth.") && !known:
 		return "is always empty here: what authenticates users is for other requests", "basic_auth for these requests, too; or per ip"
-	case isField && p.Earlier.Has(n.Name) && sometimes:
+	case isField && sometimes:
 		return "is what the client has sent where the handler that sets it doesn't run: it is for other requests", "request_header -" + field + " before it, in a route block around both; or that handler for all these requests"
 	case isField && n.Zone != nil && all.Removes(field):
 		return "is always empty here: a handler before this one removes it", "the zone before that handler"

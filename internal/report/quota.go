@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// notifyOfQuotas notifies of quotas of which the keys of a decision have used four fifths. What a debit knows of its
+// notifyOfQuotas notifies of keys of a decision that have used four fifths of a quota. What a debit knows of its
 // key says so, whatever happened since the last one: no crossing is missed because units were settled after an answer,
 // on another machine or in a lease.
 func notifyOfQuotas(v *enforce.Verdict) {
@@ -21,7 +21,7 @@ func notifyOfQuotas(v *enforce.Verdict) {
 			whole.Window() < 24*time.Hour || isAnonymous(d.Key) || !cfg.Announces(notify.Quota) {
 			continue
 		}
-		// While a penalty refuses a key, or the store can't be used, what is left isn't known.
+		// The rest of a quota isn't known while a penalty refuses its key, or the store can't be used.
 		if inst := cfg.Use(); inst != nil && !v.Decision.Degraded && (v.Decision.Allowed || p.Penalty == nil) {
 			inst.NotifyOfQuota(p.Zone.Name, p.Name, d)
 		}

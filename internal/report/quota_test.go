@@ -78,7 +78,7 @@ func TestQuotasThatAreNearlyUsedUp(t *testing.T) {
 			t.Errorf("%s: it is notified of %+v after %d requests", c.zone, got[c.zone], c.quiet)
 		}
 		n := ask(c.zone, "acme", c.noisy, c.fields...)
-		if c.zone == "jump" { // 7 are left and the next cost is above what is left
+		if c.zone == "jump" { // the next cost is more than the 7 that are left
 			if n != 0 {
 				t.Errorf("jump: a refusal with 3 units left is notified of: %+v", got[c.zone])
 			}

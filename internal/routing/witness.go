@@ -231,17 +231,11 @@ func (all Witnessed) Removes(field string) bool {
 	})
 }
 
-// MayCapture reports whether a matcher before the target may have set placeholders of the regular expression of a
-// name.
+// MayCapture reports whether a matcher before the target, or one of the description, may have set placeholders of the
+// regular expression of a name.
 func (all Witnessed) MayCapture(name string) bool {
-	return !all.Reaches() || slices.ContainsFunc(all, func(w way) bool {
-		return w.reached && Captures(w.captured, name)
-	})
-}
-
-// Captures reports whether one of the matchers may set placeholders of the regular expression of a name.
-func Captures(matchers []json.RawMessage, name string) bool {
-	return slices.ContainsFunc(matchers, func(raw json.RawMessage) bool { return bytes.Contains(raw, []byte(name)) })
+	named := func(raw json.RawMessage) bool { return bytes.Contains(raw, []byte(name)) }
+	return !all.Reaches() || slices.ContainsFunc(all, func(w way) bool { return w.reached && slices.ContainsFunc(w.captured, named) })
 }
 
 // witness is a request that is on its way.
@@ -344,7 +338,7 @@ func (w *witness) routes(routes []Route) (goesOn bool) {
 		}
 		if !holds && r.inert {
 			for _, set := range r.Requests {
-				w.matchers = append(w.matchers, Capturing(set.Set)...)
+				w.matchers = append(w.matchers, capturing(set.Set)...)
 			}
 			each(r.Handlers, func(n Node) bool {
 				w.note(n, len(r.Requests) == 0 && len(n.Lists) == 0)
@@ -433,7 +427,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 				w.respelled = [2]string{sent, here}
 			}
 		}
-		w.noted, w.sent, w.captured = maps.Clone(w.known), w.request.Header.Clone(), slices.Clone(w.matchers)
+		w.noted, w.sent, w.captured = maps.Clone(w.known), w.request.Header.Clone(), slices.Concat(w.matchers, capturing(w.all.Set))
 	case n.Name == "invoke":
 		name, _ := n.Fields["name"].(string)
 		if invoke, ok := n.Module.(*caddyhttp.Invoke); ok {
@@ -601,7 +595,7 @@ func (p *Place) Shares(key string, all []Requests) bool {
 // matches says whether one of several matcher sets matches. Without any all requests match.
 func (w *witness) matches(sets []Requests) answer {
 	for _, set := range sets {
-		w.matchers = append(w.matchers, Capturing(set.Set)...)
+		w.matchers = append(w.matchers, capturing(set.Set)...)
 	}
 	if len(sets) == 0 {
 		return yes
@@ -615,8 +609,8 @@ func (w *witness) matches(sets []Requests) answer {
 	return most
 }
 
-// Capturing returns the matchers of a set that may set placeholders of regular expressions.
-func Capturing(set caddy.ModuleMap) (found []json.RawMessage) {
+// capturing returns the matchers of a set that may set placeholders of regular expressions.
+func capturing(set caddy.ModuleMap) (found []json.RawMessage) {
 	for name, raw := range set {
 		if strings.HasSuffix(name, "_regexp") || name == "expression" || name == "not" || name == "file" {
 			found = append(found, raw)
@@ -757,14 +751,6 @@ func (w *witness) speaks(raw json.RawMessage) answer {
 	return no
 }
 
-// networkOf parses an address or a network.
-func networkOf(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	return netip.ParsePrefix(text)
-}
-
 // strangers says whether a matcher of what strangers don't have matches.
 func (w *witness) strangers(name string, raw json.RawMessage) answer {
 	switch name {
@@ -772,12 +758,12 @@ func (w *witness) strangers(name string, raw json.RawMessage) answer {
 		var m struct{ Ranges []string }
 		_ = json.Unmarshal(raw, &m)
 		for _, r := range m.Ranges {
-			network, err := networkOf(r)
+			network, err := ParseNetwork(r)
 			if err != nil {
 				continue
 			}
 			within := func(proxy string) bool { // all that come through it have its address
-				proxies, err := networkOf(proxy)
+				proxies, err := ParseNetwork(proxy)
 				return err == nil && proxies.Bits() >= network.Bits() && network.Contains(proxies.Addr())
 			}
 			if network.Contains(w.view.peer()) || name == "remote_ip" && slices.ContainsFunc(TrustedRanges(w.view.Server), within) {
