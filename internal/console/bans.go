@@ -60,24 +60,19 @@ the site.`,
 			{"ACTION", func(b operator.Rule) cell {
 				return cell{Text: strings.TrimSpace(string(b.Action) + " " + b.Factor), Style: actionStyle[b.Action]}
 			}},
-			{"TAG", func(b operator.Rule) cell { return fixed(b.Tag) }},
-			{"CLIENT", func(b operator.Rule) cell { return named(b.Client, b.Text, b.Tag) }},
-			{"UNTIL", func(b operator.Rule) cell { return s.endOf(b) }},
+			{"TAG", func(b operator.Rule) cell { return text(b.Tag) }},
+			{"CLIENT", func(b operator.Rule) cell { return named(b.Client, b.Text) }},
+			{"UNTIL", func(b operator.Rule) cell {
+				if b.Until == nil {
+					return text("no end")
+				}
+				return text(moment(*b.Until, s.now))
+			}},
 			{"BY", func(b operator.Rule) cell { return text(b.By) }},
 			{"ZONE", func(b operator.Rule) cell { return text(b.Zone) }},
 			{"REASON", func(b operator.Rule) cell { return text(b.Reason) }},
 		}, "Nobody is banned, and nobody is allowed or raised by an operator.")
 	})
-}
-
-// endOf returns the end of a rule or a ban.
-func (s *session) endOf(b operator.Rule) cell {
-	if b.Until == nil {
-		return fixed("no end")
-	}
-	end := moment(*b.Until, s.now)
-	_, wait, _ := strings.Cut(strings.TrimSuffix(end, ")"), " (")
-	return cell{Text: end, Short: wait, Whole: true}
 }
 
 var actionStyle = map[operator.Action]wording.Style{operator.Ban: red, operator.Allow: green, operator.Raise: yellow}

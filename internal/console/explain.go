@@ -182,11 +182,11 @@ func (s *session) showLimits(e operator.Explanation) {
 		{"UNITS", func(l operator.LimitState) cell { return text(l.Text) }},
 		{"TAG", func(l operator.LimitState) cell {
 			if l.Tag == e.Tag {
-				return fixed("") // which stands above the table
+				return text("") // which stands above the table
 			}
-			return fixed(l.Tag)
+			return text(l.Tag)
 		}},
-		{"COUNTS", func(l operator.LimitState) cell { return named(l.Client, l.Counts, l.Tag) }},
+		{"COUNTS", func(l operator.LimitState) cell { return named(l.Client, l.Counts) }},
 		{"USED", func(l operator.LimitState) cell { return figure(l.Used) }},
 		{"LEFT", func(l operator.LimitState) cell { return figure(l.Left) }},
 		{"COST", func(l operator.LimitState) cell { return figure(l.Cost) }},
@@ -202,15 +202,15 @@ func (s *session) nextOf(l operator.LimitState, isRefused bool) cell {
 	}
 	switch {
 	case !l.Refuses && isRefused:
-		return cell{Text: "has room", Whole: true}
+		return cell{Text: "has room"}
 	case !l.Refuses:
-		return cell{Text: "passes", Style: green, Whole: true}
+		return cell{Text: "passes", Style: green}
 	case l.Shadow && then == "":
-		return cell{Text: "would never pass", Style: yellow, Whole: true}
+		return cell{Text: "would never pass", Style: yellow}
 	case l.Shadow:
-		return cell{Text: "would pass" + then, Style: yellow, Whole: true}
+		return cell{Text: "would pass" + then, Style: yellow}
 	case then == "":
-		return cell{Text: "never passes", Style: red, Whole: true}
+		return cell{Text: "never passes", Style: red}
 	}
-	return cell{Text: "passes" + then, Style: red, Whole: true}
+	return cell{Text: "passes" + then, Style: red}
 }

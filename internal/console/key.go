@@ -219,10 +219,10 @@ func keyListCommand(in *keyPlace) *cobra.Command {
 }
 
 var keyColumns = []column[operator.StoredKey]{
-	{"", func(k operator.StoredKey) cell { return fixed(k.Name) }},
+	{"", func(k operator.StoredKey) cell { return text(k.Name) }},
 	{"", func(k operator.StoredKey) cell { return text(k.Tier) }},
-	{"", func(k operator.StoredKey) cell { return fixed(k.ID) }},
-	{"", func(k operator.StoredKey) cell { return fixed(ending(k.Expires, time.Now())) }},
+	{"", func(k operator.StoredKey) cell { return text(k.ID) }},
+	{"", func(k operator.StoredKey) cell { return text(ending(k.Expires, time.Now())) }},
 }
 
 // ending returns the column about the expiry of a key.

@@ -88,7 +88,7 @@ func (s *session) showStatus(status operator.Status) {
 		{"MOST KEYS", func(o operator.Store) cell { return figure(int64(o.MaxKeys)) }},
 		{"EVICTED", func(o operator.Store) cell { return alarm(o.Evicted) }},
 		{"SIZE", func(o operator.Store) cell { return cell{Text: bytesText(o.Bytes), Right: true} }},
-		{"PATH", func(o operator.Store) cell { return fixed(o.Path) }},
+		{"PATH", func(o operator.Store) cell { return text(o.Path) }},
 	}, status.Stores)
 	for _, o := range status.Stores {
 		if o.Journal > 0 {
@@ -342,8 +342,8 @@ func topColumns(now time.Time) []column[operator.Key] {
 	return []column[operator.Key]{
 		{"ZONE", func(k operator.Key) cell { return text(k.Zone) }},
 		{"LIMIT", func(k operator.Key) cell { return limitCell(k.Shown(), k.Shadow) }},
-		{"TAG", func(k operator.Key) cell { return fixed(k.Tag) }},
-		{"KEY", func(k operator.Key) cell { return named(k.Client, k.Text, k.Tag) }},
+		{"TAG", func(k operator.Key) cell { return text(k.Tag) }},
+		{"KEY", func(k operator.Key) cell { return named(k.Client, k.Text) }},
 		{"TIER", func(k operator.Key) cell { return text(k.Tier) }},
 		{"USED", func(k operator.Key) cell { return figure(k.Used) }},
 		{"OF", func(k operator.Key) cell { return figure(k.Amount) }},
@@ -362,9 +362,9 @@ func topColumns(now time.Time) []column[operator.Key] {
 		}},
 		{"FREE", func(k operator.Key) cell {
 			if k.BlockedUntil == nil {
-				return fixed("")
+				return text("")
 			}
-			return cell{Text: fromNow(*k.BlockedUntil, now), Style: yellow, Whole: true}
+			return cell{Text: fromNow(*k.BlockedUntil, now), Style: yellow}
 		}},
 	}
 }
@@ -425,12 +425,12 @@ networks.`,
 // refusedColumns are the columns of a table of refusals.
 func refusedColumns(now time.Time) []column[operator.Refused] {
 	return []column[operator.Refused]{
-		{"LAST", func(r operator.Refused) cell { return fixed(fromNow(r.At, now)) }},
+		{"LAST", func(r operator.Refused) cell { return text(fromNow(r.At, now)) }},
 		{"TIMES", func(r operator.Refused) cell { return figure(int64(max(r.Times, 1))) }},
 		{"ZONE", func(r operator.Refused) cell { return text(r.Zone) }},
 		{"LIMIT", func(r operator.Refused) cell { return text(r.Limit) }},
-		{"TAG", func(r operator.Refused) cell { return fixed(r.Tag) }},
-		{"KEY", func(r operator.Refused) cell { return named(r.Client, r.Text, r.Tag) }},
+		{"TAG", func(r operator.Refused) cell { return text(r.Tag) }},
+		{"KEY", func(r operator.Refused) cell { return named(r.Client, r.Text) }},
 		{"REASON", func(r operator.Refused) cell { return text(r.Reason) }},
 	}
 }
@@ -448,12 +448,12 @@ func (s *session) showShares(r operator.Refusals) {
 		writeTable(s.out, s.look, []column[operator.RefusedShare]{
 			{"REFUSED", func(r operator.RefusedShare) cell { return figure(int64(r.Refused)) }},
 			{"LET IN", func(r operator.RefusedShare) cell { return figure(int64(r.LetIn)) }},
-			{"TAG", func(r operator.RefusedShare) cell { return fixed(r.Tag) }},
+			{"TAG", func(r operator.RefusedShare) cell { return text(r.Tag) }},
 			{list.head, func(r operator.RefusedShare) cell {
 				if r.Client == "" {
 					return text(r.Text)
 				}
-				return named(r.Client, r.Text, r.Tag)
+				return named(r.Client, r.Text)
 			}},
 		}, list.shares)
 	}

@@ -92,7 +92,7 @@ func parseDuration(text string) (time.Duration, error) {
 
 func (s *session) showHistory(past operator.History, zone string) {
 	writeTable(s.out, s.look, []column[operator.HistoryPoint]{
-		{"FROM", func(p operator.HistoryPoint) cell { return fixed(p.At.Local().Format("2006-01-02 15:04")) }},
+		{"FROM", func(p operator.HistoryPoint) cell { return text(p.At.Local().Format("2006-01-02 15:04")) }},
 		{map[bool]string{true: "LET IN", false: "ALLOWED"}[zone == ""],
 			func(p operator.HistoryPoint) cell { return figure(p.Allowed) }},
 		{"REFUSED", func(p operator.HistoryPoint) cell { return alarm(p.Refused) }},
@@ -106,8 +106,8 @@ func (s *session) showHistory(past operator.History, zone string) {
 		writeTable(s.out, s.look, []column[operator.Heavy]{
 			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
 			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},
-			{"TAG", func(h operator.Heavy) cell { return fixed(h.Tag) }},
-			{"KEY", func(h operator.Heavy) cell { return named(h.Client, h.Text, h.Tag) }},
+			{"TAG", func(h operator.Heavy) cell { return text(h.Tag) }},
+			{"KEY", func(h operator.Heavy) cell { return named(h.Client, h.Text) }},
 			{"WANTED", func(h operator.Heavy) cell { return figure(h.Units + h.Refused) }},
 			{"UNITS", func(h operator.Heavy) cell { return figure(h.Units) }},
 			{"REFUSED", func(h operator.Heavy) cell { return alarm(h.Refused) }},
@@ -142,9 +142,7 @@ func (c console) audit() *cobra.Command {
 			return err
 		}
 		return list(s, acts, []column[operator.Act]{
-			{"WHEN", func(a operator.Act) cell {
-				return cell{Text: moment(a.At, s.now), Short: a.At.Local().Format(time.DateTime), Whole: true}
-			}},
+			{"WHEN", func(a operator.Act) cell { return text(moment(a.At, s.now)) }},
 			{"BY", func(a operator.Act) cell { return text(a.By) }},
 			{"ACTION", func(a operator.Act) cell { return text(a.Action) }},
 			{"TARGET", func(a operator.Act) cell { return text(a.Target) }},

@@ -32,9 +32,6 @@ func seldom(n int64) cell {
 	return figure(n)
 }
 
-// fixed is a text that is never cut, such as a time.
-func fixed(s string) cell { return cell{Text: s, Whole: true} }
-
 // alarm is a number in red unless it is 0.
 func alarm(n int64) cell {
 	c := figure(n)

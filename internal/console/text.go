@@ -32,17 +32,12 @@ func pasted(client string) string {
 	return "'" + kind + ":" + inert.Replace(strconv.QuoteToASCII(value)) + "'"
 }
 
-// named returns a cell with a client's name to paste, or a text about it if it has none, or the client's tag
-// where these don't fit: a part of them names nobody.
-func named(client, about, tag string) cell {
-	c := fixed(about)
-	if client != "" {
-		c.Text = pasted(client)
+// named returns a cell with a client's name to paste, or a text about it if it has none.
+func named(client, about string) cell {
+	if client == "" {
+		return text(about)
 	}
-	if tag != "" {
-		c.Short = wordOf("", tag)
-	}
-	return c
+	return text(pasted(client))
 }
 
 // span formats a duration in its largest unit, and the next one for small values: 45s, 4m, 1h 30m,

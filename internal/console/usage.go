@@ -90,7 +90,7 @@ func clientsOf(used operator.Usage) string { return cmp.Or(printable(used.Client
 func (s *session) showUsage(used operator.Usage) {
 	writeTable(s.out, s.look, []column[operator.UsageDay]{
 		{"CLIENT", func(d operator.UsageDay) cell { return text(d.Client) }},
-		{"DAY", func(d operator.UsageDay) cell { return fixed(d.Day) }},
+		{"DAY", func(d operator.UsageDay) cell { return text(d.Day) }},
 		{"ZONE", func(d operator.UsageDay) cell { return text(d.Zone) }},
 		{"LIMIT", func(d operator.UsageDay) cell { return text(d.Limit) }},
 		{"UNITS", func(d operator.UsageDay) cell { return figure(d.Units) }},

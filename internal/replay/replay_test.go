@@ -3,12 +3,10 @@ package replay
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/internal/accesslog"
@@ -131,29 +129,6 @@ func TestReportsAreSafe(t *testing.T) {
 	}
 	if strings.ContainsAny(text.String(), "\x1b\u202e") || !strings.Contains(text.String(), `\x1b[2J`) {
 		t.Error("the text has what a client sent as it is")
-	}
-}
-
-// The tables of a report fit into 80 columns of a terminal, and are whole in files.
-func TestTablesFitATerminal(t *testing.T) {
-	report := busyReport(t)
-	long := &report.Limits[0].Top[0]
-	long.Client, long.Agents = strings.Repeat("client", 10), []string{strings.Repeat("agent", 20)}
-	narrow, file := new(bytes.Buffer), new(bytes.Buffer)
-	if err := errors.Join(report.WriteText(narrow, wording.Look{Width: 80}), report.WriteText(file, wording.Look{})); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(narrow.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		if isRow := strings.Contains(strings.TrimSpace(line), "  "); isRow && utf8.RuneCountInString(line) > 80 {
-			t.Errorf("a row is %q", line)
-		}
-	}
-	if !strings.Contains(narrow.String(), "\n  "+long.Client+"\n") || !strings.Contains(narrow.String(), "agentagentagentagentage…\n") {
-		t.Errorf("got\n%s", narrow)
-	}
-	if !strings.Contains(file.String(), long.Client+"  ") || !strings.Contains(file.String(), long.Agents[0]) {
-		t.Errorf("a file has\n%s", file)
 	}
 }
 

@@ -65,14 +65,10 @@ func (t *textWriter) line(format string, args ...any) {
 
 // table writes a table with an indent.
 func (t *textWriter) table(heads []string, rows [][]wording.Cell) {
-	const indent = "  "
-	look, lines := t.look, new(strings.Builder)
-	if look.Width > 0 {
-		look.Width -= len(indent)
-	}
-	wording.WriteTable(lines, look, heads, rows)
+	lines := new(strings.Builder)
+	wording.WriteTable(lines, t.look, heads, rows)
 	for line := range strings.Lines(lines.String()) {
-		fmt.Fprint(t, indent, line)
+		fmt.Fprint(t, "  ", line)
 	}
 }
 
@@ -160,9 +156,9 @@ func (t *textWriter) top(l *LimitReport) {
 	t.line("")
 	var rows [][]wording.Cell
 	for _, c := range l.Top {
-		rows = append(rows, []wording.Cell{{Text: c.Client, Whole: true}, wording.Figure(c.Refused),
+		rows = append(rows, []wording.Cell{{Text: c.Client}, wording.Figure(c.Refused),
 			wording.Figure(c.Requests), wording.Figure(c.Peak),
-			{Text: clockText(&c.First), Whole: true}, {Text: statusText(c.Statuses)},
+			{Text: clockText(&c.First)}, {Text: statusText(c.Statuses)},
 			{Text: strings.Join(c.Agents[:min(len(c.Agents), 1)], "")}})
 	}
 	t.table([]string{"client", "refused", "requests", "peak", "first refusal", "status", "user agent"}, rows)

@@ -2,40 +2,37 @@ package wording
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 )
 
 // row returns a row of a test's table.
-func row(name string, n int64, short string) []Cell {
-	return []Cell{{Text: name}, {}, {Text: Number(n), Style: Red, Right: true}, {Text: name, Whole: true, Short: short}}
+func row(name string, n int64) []Cell {
+	return []Cell{{Text: name}, {}, {Text: Number(n), Style: Red, Right: true}, {Text: name}}
 }
 
 func TestTables(t *testing.T) {
-	x := strings.Repeat("x", 30)
+	heads := []string{"NAME", "NONE", "N", "LAST"}
 	for _, tt := range []struct {
-		name string
-		look Look
-		rows [][]Cell
-		want string
+		name  string
+		look  Look
+		heads []string
+		rows  [][]Cell
+		want  string
 	}{
-		{"nothing is cut without a width", Look{}, [][]Cell{row("ü", 1234, ""), row("a\nb", 0, ""), row(x, 5, "")},
-			"NAME" + strings.Repeat(" ", 26) + "      N  LAST\n" +
-				"ü" + strings.Repeat(" ", 29) + "  1,234  ü\n" +
-				`a\nb` + strings.Repeat(" ", 26) + `      0  a\nb` + "\n" +
-				x + "      5  " + x + "\n"},
-		{"a whole text stands above its row", Look{Width: 30}, [][]Cell{row("y", 1234, ""), row(x, 5, "")},
-			"NAME                   N  LAST\ny                  1,234  y\n" + x + "\nxxxxxxxxxxxxxxxx…      5\n"},
-		{"a short text replaces a long one", Look{Width: 34}, [][]Cell{row(x, 5, "tag")},
-			"NAME                       N  LAST\n" + x[:24] + "…  5  tag\n"},
-		{"numbers are whole", Look{Width: 12}, [][]Cell{row(x, 1234567, "")}, "NAME           N\n" + x + "\nxxxx…  1,234,567\n"},
-		{"colors", Look{Colored: true}, [][]Cell{row("", 7, "")}, "\x1b[1mN\x1b[0m\n\x1b[31m7\x1b[0m\n"},
+		{"nothing is cut", Look{Width: 10}, heads, [][]Cell{row("ü", 1234), row("a\nb\t", 0), row("x", 5)},
+			"NAME        N  LAST\n" + "ü       1,234  ü\n" + `a\nb\t      0  a\nb\t` + "\n" + "x           5  x\n"},
+		{"colors", Look{Colored: true}, heads, [][]Cell{row("a", 7), row("bb", 1000)},
+			"\x1b[01mNAME\x1b[0m  \x1b[01m    N\x1b[0m  \x1b[01mLAST\x1b[0m\n" +
+				"\x1b[39ma\x1b[0m     \x1b[31m    7\x1b[0m  \x1b[39ma\x1b[0m\n" +
+				"\x1b[39mbb\x1b[0m    \x1b[31m1,000\x1b[0m  \x1b[39mbb\x1b[0m\n"},
+		{"no heads", Look{}, make([]string, 4), [][]Cell{row("a", 7)}, "a  7  a\n"},
+		{"no rows", Look{}, heads, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := new(bytes.Buffer)
-			WriteTable(out, tt.look, []string{"NAME", "NONE", "N", "LAST"}, tt.rows)
+			WriteTable(out, tt.look, tt.heads, tt.rows)
 			if out.String() != tt.want {
-				t.Errorf("got\n%swant\n%s", out, tt.want)
+				t.Errorf("got\n%q want\n%q", out, tt.want)
 			}
 		})
 	}
