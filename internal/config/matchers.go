@@ -182,82 +182,28 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 			not = "not "
 		}
 		if word := d.Val(); !d.Token().Quoted() && !matcher.IsMatcher(word) {
-			args := d.RemainingArgs()
 			return d.Errf("getting matcher module '%s': module not registered: http.matchers.%[1]s: %s", word,
-				insteadOfMatcher(not, word, args))
+				insteadOfMatcher(not, append([]string{word}, d.RemainingArgs()...)))
 		}
 	}
 	return nil
 }
 
-// insteadOfMatcher returns what to write for a word that isn't a matcher, and what is behind it, or what is expected
-// there. not is "not " in a negation, and otherwise empty.
-func insteadOfMatcher(not, word string, args []string) string {
-	rest, negated := strings.CutPrefix(word, "!")
-	if negated && not == "" {
-		not, word = "not ", rest
-	}
-	methods, words := strings.Split(strings.ToUpper(word), "|"), append([]string{word}, args...)
+// insteadOfMatcher returns what to write for words that begin with no matcher, or what is expected there. not is
+// "not " in a negation, and otherwise empty.
+func insteadOfMatcher(not string, words []string) string {
+	isOther := func(word string) bool { return !strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "*.") }
 	isNoMethod := func(word string) bool { return !matcher.IsMethod(word) }
-	switch spaced, commas := matcher.WithoutCommas(words); {
-	case commas && not == "":
-		return matcher.NoCommas + loading(": write "+spaced)
-	case negated && matcher.IsMatcher(word):
-	case !slices.ContainsFunc(append(methods, args...), isNoMethod):
-		words = append([]string{"method"}, strings.Fields(strings.ToUpper(strings.Join(append(methods, args...), " ")))...)
-	case !slices.ContainsFunc(methods, isNoMethod):
-		words = append(methods, args...)
-		if not != "" {
-			words = append([]string{"endpoint"}, words...)
-		}
-	case strings.HasPrefix(word, "/"), strings.HasPrefix(word, "*."):
-		words = append([]string{"path"}, words...)
-	case isLikeAddress(word):
-		network := starred(word)
-		if network == "" || len(args) > 0 {
-			return "it is no address or network, such as 192.0.2.1 or 192.0.2.0/24"
-		}
-		words = []string{"client_ip", network}
-	default:
-		words = nil
+	switch line := strings.Join(words, " "); {
+	case !slices.ContainsFunc(words, isOther):
+		return "write " + not + "path " + line
+	case !slices.ContainsFunc(words, isNoMethod):
+		return "write " + not + "method " + strings.ToUpper(line)
+	case not != "", strings.HasPrefix(line, "!"):
+		return "expected not path /login, or not and another matcher"
 	}
-	expected := "expected a path, such as /login, or a matcher"
-	if not != "" {
-		expected = "expected not path /login, or not and another matcher"
-	}
-	if words != nil {
-		return cmp.Or(loading("write "+not+strings.Join(words, " ")), expected)
-	}
-	return cmp.Or(caddyconf.DidYouMean(word, moduleNames("http.matchers")), expected)
-}
-
-// loading returns a text that ends in matchers behind "write", or "" if they don't load (decision 182).
-func loading(text string) string {
-	_, words, _ := strings.Cut(text, "write ")
-	d := caddyfile.NewTestDispenser("match " + words)
-	d.Next()
-	if set, err := unmarshalMatchers(d, nil); err != nil || matcher.CheckSet(set) != nil {
-		return ""
-	}
-	return text
-}
-
-func isLikeAddress(word string) bool {
-	return strings.Trim(word, "0123456789abcdefABCDEF.:/*") == "" && strings.ContainsAny(word, ".:")
-}
-
-// starred returns the network of an address with stars in the place of its last numbers, or "".
-func starred(word string) string {
-	known := word
-	for strings.HasSuffix(known, ".*") {
-		known = strings.TrimSuffix(known, ".*")
-	}
-	n := strings.Count(known, ".") + 1
-	network, err := netip.ParsePrefix(fmt.Sprintf("%s%s/%d", known, strings.Repeat(".0", max(4-n, 0)), 8*n))
-	if err != nil || n > 3 || known == word {
-		return ""
-	}
-	return network.String()
+	return cmp.Or(caddyconf.DidYouMean(words[0], moduleNames("http.matchers")),
+		"expected a path, such as /login, a network, such as 192.0.2.0/24, or a matcher")
 }
 
 // nextIsMatcherToken reports whether the next argument is a matcher token. Its first character is

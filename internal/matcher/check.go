@@ -43,8 +43,8 @@ func CheckSet(set caddy.ModuleMap) error {
 		if check == nil || json.Unmarshal(set[name], &values) != nil {
 			continue
 		}
-		if line, ok := WithoutCommas(values); ok {
-			return mistake(name+" "+line, "match: %s: never matches %q, because "+NoCommas, name,
+		if line, ok := withoutCommas(values); ok {
+			return mistake(name+" "+line, "match: %s: never matches %q, because "+noCommas, name,
 				strings.Join(values, " "))
 		}
 		for _, value := range values {
@@ -77,12 +77,12 @@ var matcherChecks = map[string]func(value string, all []string) error{
 	"host":   checkHost,
 }
 
-// NoCommas explains the separation of values. An example follows.
-const NoCommas = "a list has spaces between its values and no commas"
+// noCommas explains the separation of values. An example follows.
+const noCommas = "a list has spaces between its values and no commas"
 
-// WithoutCommas joins the values of a comma-separated list with spaces; ok is false if the values
+// withoutCommas joins the values of a comma-separated list with spaces; ok is false if the values
 // have no separating commas. It leaves a comma inside a value.
-func WithoutCommas(values []string) (line string, ok bool) {
+func withoutCommas(values []string) (line string, ok bool) {
 	spaced := make([]string, len(values))
 	for i, value := range values {
 		if i < len(values)-1 {
@@ -101,8 +101,8 @@ func WithoutCommas(values []string) (line string, ok bool) {
 
 // checkCommas returns an error about comma-separated values.
 func checkCommas(values []string) error {
-	if line, ok := WithoutCommas(values); ok {
-		return mistake(line, "got %q, but "+NoCommas, strings.Join(values, " "))
+	if line, ok := withoutCommas(values); ok {
+		return mistake(line, "got %q, but "+noCommas, strings.Join(values, " "))
 	}
 	return nil
 }
