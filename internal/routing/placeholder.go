@@ -168,7 +168,7 @@ func foreignWords(modules []origin) map[string]bool {
 			setWords(words, m.ID, false)
 		}
 	}
-	for _, name := range append(exactPlaceholders, dynamicFamilies...) {
+	for _, name := range slices.Concat(usualPlaceholders, dynamicFamilies, requestFamilies) {
 		setWords(words, name, false)
 	}
 	return words

@@ -37,77 +37,25 @@ var requestFamilies = []string{
 	"http.request.uri.query.",
 }
 
-// exactPlaceholders are the names Caddy provides for every request. They are for suggestions:
-// [CheckPlaceholders] determines whether a name is known.
-var exactPlaceholders = []string{
+// usualPlaceholders are names that limits are often counted by, among those that Caddy provides for every request.
+// They are for suggestions: [CheckPlaceholders] determines whether a name is known.
+var usualPlaceholders = []string{
 	"http.request.body",
-	"http.request.body_base64",
-	"http.request.duration",
-	"http.request.duration_ms",
 	"http.request.host",
 	"http.request.hostport",
-	"http.request.local",
-	"http.request.local.host",
-	"http.request.local.port",
 	"http.request.method",
-	"http.request.orig_method",
 	"http.request.orig_uri",
-	"http.request.orig_uri.path",
-	"http.request.orig_uri.path.dir",
-	"http.request.orig_uri.path.file",
-	"http.request.orig_uri.prefixed_query",
-	"http.request.orig_uri.query",
-	"http.request.port",
-	"http.request.proto",
-	"http.request.proto_name",
 	"http.request.remote",
 	"http.request.remote.host",
-	"http.request.remote.port",
 	"http.request.scheme",
-	"http.request.tls.cipher_suite",
-	"http.request.tls.client.certificate_der_base64",
-	"http.request.tls.client.certificate_pem",
 	"http.request.tls.client.fingerprint",
-	"http.request.tls.client.issuer",
-	"http.request.tls.client.public_key",
-	"http.request.tls.client.public_key_sha256",
-	"http.request.tls.client.san.dns_names",
-	"http.request.tls.client.san.emails",
-	"http.request.tls.client.san.ips",
-	"http.request.tls.client.san.uris",
 	"http.request.tls.client.serial",
 	"http.request.tls.client.subject",
-	"http.request.tls.proto",
-	"http.request.tls.resumed",
 	"http.request.tls.server_name",
-	"http.request.tls.version",
 	"http.request.uri",
 	"http.request.uri.path",
-	"http.request.uri.path.dir",
-	"http.request.uri.path.file",
-	"http.request.uri.path.file.base",
-	"http.request.uri.path.file.ext",
-	"http.request.uri.prefixed_query",
 	"http.request.uri.query",
-	"http.request.uri.query_escaped",
-	"http.request.uri.path_escaped",
-	"http.request.uri_escaped",
-	"http.request.uuid",
-	"http.shutting_down",
-	"http.time_until_shutdown",
 	"http.vars.client_ip",
-	"system.arch",
-	"system.hostname",
-	"system.os",
-	"system.slash",
-	"system.wd",
-	"time.now",
-	"time.now.common_log",
-	"time.now.http",
-	"time.now.rfc3339",
-	"time.now.unix",
-	"time.now.unix_ms",
-	"time.now.year",
 }
 
 // shorthands are names that only a Caddyfile has, where they are expanded before a directive sees
@@ -163,7 +111,7 @@ func nearest(name string) string {
 // candidatesFor returns all names that Caddy knows, including those of a family with the last part
 // of name.
 func candidatesFor(name string) []string {
-	candidates := append(append([]string(nil), exactPlaceholders...), shorthands...)
+	candidates := append(append([]string(nil), usualPlaceholders...), shorthands...)
 	for _, families := range [][]string{dynamicFamilies, requestFamilies, shorthandFamilies} {
 		for _, family := range families {
 			if tail := behindDots(name, strings.Count(family, ".")); tail != "" {

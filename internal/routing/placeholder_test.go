@@ -123,7 +123,7 @@ func TestUnknownPlaceholders(t *testing.T) {
 
 // suggestions returns all names that errors may suggest, and their shorthands.
 func suggestions() (names, short []string) {
-	names, short = slices.Clone(exactPlaceholders), slices.Clone(shorthands)
+	names, short = slices.Clone(usualPlaceholders), slices.Clone(shorthands)
 	for _, family := range requestFamilies {
 		names = append(names, family+"0")
 	}
@@ -136,12 +136,11 @@ func suggestions() (names, short []string) {
 // Every suggestion must be a name that this Caddy provides.
 func TestSuggestedPlaceholdersAreKnown(t *testing.T) {
 	names, shorthands := suggestions()
-	since2115 := []string{"http.request.proto_name", "time.now.rfc3339"}
 	for _, name := range names {
 		if near := nearest(name + "s"); near != "" && !isKnown(near) {
 			t.Errorf("{%s} is suggested, and Caddy does not provide it", near)
 		}
-		if !provides(name) && !slices.Contains(since2115, name) {
+		if !provides(name) {
 			t.Errorf("Caddy does not provide {%s}", name)
 		}
 	}
