@@ -334,7 +334,7 @@ var dependencies = map[string]string{
 	"github.com/caddyserver/certmagic":        "names of certificates in Caddy's storage; Caddy brings it: see decision 160",
 	"github.com/cespare/xxhash/v2":            "stable hashes, for the names of limits, for shards and for checksums; Caddy brings it",
 	"github.com/dunglas/httpsfv":              "structured fields (RFC 9651), for signatures of requests; Caddy brings it",
-	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them; Caddy brings it",
+	"github.com/dustin/go-humanize":           "sizes in a Caddyfile, read as Caddy reads them, and sizes and numbers for people; Caddy brings it",
 	"github.com/gaissmai/bart":                "the longest prefix among the networks of the rules file, found in less than 100 ns; a module that Caddy requires uses it, too",
 	"github.com/jackc/pgx/v5":                 "the protocol of Postgres, for the store and the exchange there; Caddy brings it: see decision 97",
 	"github.com/klauspost/compress":           "access logs that are compressed with zstd; Caddy brings it",

@@ -472,7 +472,7 @@ func TestStatusShowsRegions(t *testing.T) {
 func TestStatusExplainsTheJournal(t *testing.T) {
 	s := statusOf{sample.New(clock), operator.Status{Started: noon, Stores: []operator.Store{{Kind: "sqlite", Bytes: 33 << 20, Journal: 32 << 20}}}}
 	out, _, err := run(s, "status")
-	if want := "32.0 MiB of 33.0 MiB are the journal: a file of fixed size that isn't held in memory."; err != nil || !strings.Contains(out, want) {
+	if want := "32 MiB of 33 MiB are the journal: a file of fixed size that isn't held in memory."; err != nil || !strings.Contains(out, want) {
 		t.Errorf("status is\n%s, %v\nwant in it %q", out, err, want)
 	}
 }

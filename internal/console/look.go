@@ -87,12 +87,12 @@ func (s *session) showStatus(status operator.Status) {
 		{"KEYS", func(o operator.Store) cell { return figure(o.Keys) }},
 		{"MOST KEYS", func(o operator.Store) cell { return figure(int64(o.MaxKeys)) }},
 		{"EVICTED", func(o operator.Store) cell { return alarm(o.Evicted) }},
-		{"SIZE", func(o operator.Store) cell { return cell{Text: bytesText(o.Bytes), Right: true} }},
+		{"SIZE", func(o operator.Store) cell { return cell{Text: wording.Bytes(o.Bytes), Right: true} }},
 		{"PATH", func(o operator.Store) cell { return text(o.Path) }},
 	}, status.Stores)
 	for _, o := range status.Stores {
 		if o.Journal > 0 {
-			s.printf("%s of %s are the journal: a file of fixed size that isn't held in memory.", bytesText(o.Journal), bytesText(o.Bytes))
+			s.printf("%s of %s are the journal: a file of fixed size that isn't held in memory.", wording.Bytes(o.Journal), wording.Bytes(o.Bytes))
 		}
 		s.showNetwork(o)
 		s.showRegion(o.Region)

@@ -96,12 +96,3 @@ func until(end *time.Time, now time.Time) string {
 	}
 	return "until " + moment(*end, now)
 }
-
-// bytesText formats a size: 4.2 MiB.
-func bytesText(n int64) string {
-	size, unit := wording.Scale(n)
-	if unit == "B" {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", size, unit)
-}

@@ -43,14 +43,6 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}
-
 func FuzzPrintable(f *testing.F) {
 	f.Add("\x1b[2J\u202e\xff𝄞")
 	f.Fuzz(func(t *testing.T, s string) {

@@ -27,7 +27,7 @@ var functions = template.FuncMap{
 	"short":     short,
 	"perSecond": func(minute int64) float64 { return float64(minute) / 60 },
 	"share":     share,
-	"bytes":     bytesText,
+	"bytes":     wording.Bytes,
 	"iso":       func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"at":        func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"ago":       ago,
@@ -85,11 +85,6 @@ func share(part, rest int64) string {
 		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
 	}
 	return strconv.FormatFloat(p, 'f', 0, 64) + " %"
-}
-
-func bytesText(n int64) string {
-	size, unit := wording.Scale(n)
-	return strconv.FormatFloat(math.Round(size*10)/10, 'f', -1, 64) + " " + unit
 }
 
 // ago formats a time relative to now: in 4 minutes, 2 hours ago.

@@ -4,9 +4,10 @@ package wording
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // Unit is the unit of a waiting time.
@@ -54,17 +55,7 @@ func Wait(d time.Duration) string {
 }
 
 // Number formats a number with separated thousands: 1,234,567.
-func Number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}
+func Number(n int64) string { return humanize.Comma(n) }
 
 // Counted returns a number with its noun: 1 ban, 2 bans.
 func Counted[N int | int64](n N, one string) string {
@@ -74,17 +65,8 @@ func Counted[N int | int64](n N, one string) string {
 	return Number(int64(n)) + " " + one + "s"
 }
 
-// Scale returns a size in bytes in the largest unit that isn't larger: 4.2 and MiB.
-func Scale(bytes int64) (size float64, unit string) {
-	size, unit = float64(bytes), "B"
-	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if size < 1024 {
-			break
-		}
-		size, unit = size/1024, larger
-	}
-	return size, unit
-}
+// Bytes formats a size: 4.2 MiB.
+func Bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
 
 // Duration returns a duration without trailing zero parts: 24h, not 24h0m0s.
 func Duration(d time.Duration) string {

@@ -25,3 +25,11 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", -1: "0 B"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
