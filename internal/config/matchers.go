@@ -190,7 +190,7 @@ func checkMatcherWords(d caddyfile.Dispenser) error {
 }
 
 // insteadOfMatcher returns what to write for words that begin with no matcher, or what is expected there. not is
-// "not " in a negation, and otherwise empty.
+// "not " in a negation, and otherwise empty. What is written loads (decision 182).
 func insteadOfMatcher(not string, words []string) string {
 	isOther := func(word string) bool { return !strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "*.") }
 	isNoMethod := func(word string) bool { return !matcher.IsMethod(word) }
