@@ -38,7 +38,7 @@ var errEverybody = errors.New(
 // modules of others. The address of the sender in the set makes it safe.
 func (dash *Dashboard) checkAllow(survey *Survey, places []*Place) (entries []entry, found []advice.Advice, err error) {
 	for _, set := range dash.AllowRaw {
-		names := namesOfSet(set)
+		names := NamesOfSet(set)
 		if survey.bodyUse(names) != (enforce.BodyUse{}) {
 			return nil, nil, errors.New("a placeholder of the body is what the client sends: write allow client_ip 192.0.2.0/24, with the networks of the operators")
 		}
@@ -52,7 +52,7 @@ func (dash *Dashboard) checkAllow(survey *Survey, places []*Place) (entries []en
 					e.alone = append(e.alone, p)
 				}
 			case guard != nil:
-				needs = slices.Concat(names, namesOfSet(guard))
+				needs = slices.Concat(names, NamesOfSet(guard))
 			case in.Written == "" && p.Authenticates() != "":
 				e.needs = append(e.needs, p.provesIdentity())
 			case in.Written == "":
@@ -87,7 +87,7 @@ func (in Inputs) admits() bool { return in.peer || in.Written == "" && (in.Other
 func (p *Place) guard() caddy.ModuleMap {
 	for _, route := range p.Around {
 		admits := func(r routing.Requests) bool {
-			return p.Inputs(r.Set).admits() && (len(route) == 1 || !slices.ContainsFunc(namesOfSet(r.Set), p.mayLack))
+			return p.Inputs(r.Set).admits() && (len(route) == 1 || !slices.ContainsFunc(NamesOfSet(r.Set), p.mayLack))
 		}
 		if !slices.ContainsFunc(route, func(r routing.Requests) bool { return !admits(r) }) {
 			return route[0].Set

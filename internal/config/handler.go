@@ -90,8 +90,8 @@ type Handler struct {
 	// adapter sets it.
 	Source string `json:"source,omitempty"`
 
-	// The addresses of the global options `servers` with the listener wrapper `rate_limit`, such as
-	// `:443`, for a warning if the server of this handler listens at another one. The Caddyfile
+	// The addresses of the global options `servers` with listener wrappers or trusted proxies, such
+	// as `:443`, for a warning if the server of this handler listens at another one. The Caddyfile
 	// adapter sets it.
 	WrappedAt []string `json:"wrapped_at,omitempty"`
 }

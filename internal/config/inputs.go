@@ -145,7 +145,7 @@ func (p *Place) addExpression(in *Inputs, raw json.RawMessage) {
 	if json.Unmarshal(raw, &m) != nil {
 		return
 	}
-	names, written := namesOfSet(caddy.ModuleMap{"expression": raw}), ""
+	names, written := NamesOfSet(caddy.ModuleMap{"expression": raw}), ""
 	tells := slices.ContainsFunc(names, func(name string) bool { return !p.writes(name) && !isEverybodys(name) })
 	if i := slices.IndexFunc(names, p.writes); i >= 0 {
 		written = names[i]

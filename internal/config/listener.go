@@ -67,7 +67,7 @@ func (l *Listener) Unmarshal(d *caddyfile.Dispenser) error {
 
 // NoteServers notes the options `servers` of the Caddyfile that the handler is in.
 func (h *Handler) NoteServers(options any) {
-	h.WrappedAt = routing.WrappedAt(options, listenerWrapper)
+	h.WrappedAt = routing.ServersAt(options)
 }
 
 // compile checks the options and returns them ready for use.
@@ -167,6 +167,10 @@ func (c *Compiler) checkListeners(ctx caddy.Context, l *Listener, door *listener
 				if err := c.Run.Advice.Give(c.log, l.checkProxies(server, door)...); err != nil {
 					return err
 				}
+			}
+			if l.Limit != nil && max(l.Limit.Amount, l.Limit.Burst) < perBrowser {
+				_ = c.Run.Advice.Give(c.log, advice.Advice{Server: server.Listen, Source: l.Source, Kind: advice.BeforeTLS, // a warning is no error
+					Problem: fmt.Sprintf("listener_wrappers: rate_limit: limit %d: a browser opens up to %d connections, and several people may share an address", max(l.Limit.Amount, l.Limit.Burst), perBrowser), Fix: "limit 100/10s"})
 			}
 			if l.Connections > 0 && l.Connections < perBrowser {
 				_ = c.Run.Advice.Give(c.log, advice.Advice{Server: server.Listen, Source: l.Source, Kind: advice.BeforeTLS, // a warning is no error

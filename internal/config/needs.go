@@ -103,7 +103,7 @@ type Need struct {
 // Needs returns the placeholders that the options at the place depend on.
 func (p *Place) Needs(keys *APIKeys) (needs []Need) {
 	for _, o := range p.Sets() {
-		for _, name := range namesOfSet(o.ModuleMap) {
+		for _, name := range NamesOfSet(o.ModuleMap) {
 			needs = append(needs, Need{Zone: o.Zone, Source: o.Source, Where: o.Option, Name: name,
 				Mild: o.Zone != nil && o.Zone.IsPeerForm()})
 		}
@@ -155,14 +155,14 @@ func namesOf(needs []Need) (names []string) {
 // namesOfSets returns the placeholders that matcher sets of options depend on.
 func namesOfSets(sets []OptionSet) (names []string) {
 	for _, o := range sets {
-		names = append(names, namesOfSet(o.ModuleMap)...)
+		names = append(names, NamesOfSet(o.ModuleMap)...)
 	}
 	return names
 }
 
-// namesOfSet returns the placeholders that matchers depend on: those in their texts, and those
+// NamesOfSet returns the placeholders that matchers depend on: those in their texts, and those
 // of the header fields that they use.
-func namesOfSet(set caddy.ModuleMap) []string {
+func NamesOfSet(set caddy.ModuleMap) []string {
 	var value any
 	raw, _ := json.Marshal(set) // loading reports any error
 	_ = json.Unmarshal(raw, &value)

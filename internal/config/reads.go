@@ -16,7 +16,7 @@ import (
 func readsOf(sets ...caddyhttp.RawMatcherSets) (reads enforce.Reads) {
 	isOther := func(name string) bool { return !enforce.MayHaveSeveral(name) }
 	for _, set := range slices.Concat(sets...) {
-		names, words := namesOfSet(set), []string(nil)
+		names, words := NamesOfSet(set), []string(nil)
 		for _, raw := range set {
 			var value any
 			_ = json.Unmarshal(raw, &value) // loading reports any error

@@ -48,8 +48,13 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			"this server trusts proxies, and takes the first address of X-Forwarded-For, which clients can write", enforce.StrictProxies)
 		give(!trusts && slices.ContainsFunc(fields, enforce.IsSingle),
 			"client_ip_headers has no effect without trusted_proxies: all visitors that come through one proxy share one count", "trusted_proxies static <networks of your proxy> beside it")
-		give(slices.ContainsFunc(routing.TrustedRanges(server), func(r string) bool { return strings.HasSuffix(r, "/0") }),
+		isAll := func(network string) bool { return strings.HasSuffix(network, "/0") }
+		give(slices.ContainsFunc(routing.TrustedRanges(server), isAll),
 			"trusted_proxies has 0.0.0.0/0 or ::/0: every client is a proxy, and either writes its own address or shares one count with all others", "trusted_proxies static <network of your proxy>")
+		from, speaks := routing.ProxyProtocol(server)
+		const fromBalancer = "allow 192.0.2.0/24; with the network of the load balancer, and no fallback_policy"
+		give(slices.ContainsFunc(from, isAll), "proxy_protocol: everybody may tell the address of a connection, and so writes its own", fromBalancer)
+		give(speaks && from == nil && !strings.Contains(strings.Join(server.Listen, " "), "unix"), "proxy_protocol without allow heeds nobody: all visitors share the address and the count of the load balancer", fromBalancer)
 	}
 	return found
 }
@@ -87,6 +92,15 @@ func checkPeers(p *config.Place) (found []advice.Advice) {
 	for _, o := range p.Sets() {
 		if config.HasMatcher(o.ModuleMap, "remote_ip") {
 			found = append(found, o.Advice(o.Option+": remote_ip is the address of the proxy and not of the client, because this server has trusted_proxies", "client_ip in the place of remote_ip"))
+		}
+	}
+	strangers := p.WitnessStranger(routing.Requests{})
+	for _, q := range p.View.Places {
+		peers := func(r routing.Requests) bool { return config.HasMatcher(r.Set, "remote_ip") }
+		if p.Handler != nil && p.Site == q.Site && len(strangers) > 0 && !strangers.Reaches() && !strangers.Refused() &&
+			slices.ContainsFunc(q.Around, func(route []routing.Requests) bool { return slices.ContainsFunc(route, peers) }) {
+			found = append(found, p.Handler.Advice("no visitor comes here through the proxy: a matcher of this site has remote_ip, which is the address of the proxy", "client_ip in the place of remote_ip"))
+			break
 		}
 	}
 	for _, z := range p.Zones {

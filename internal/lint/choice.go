@@ -108,6 +108,14 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 		give(p.Written(z.CostTexts()...), "cost", "writes, and nothing bounds it",
 			"max_cost 100 beside it, or a cost of your own; max_cost lets 0 pass for free: a second zone without cost counts all")
 	}
+	length := func(text string) bool {
+		return strings.Contains(strings.ToLower(text), "http.request.header.content-length")
+	}
+	if slices.ContainsFunc(z.CostTexts(), length) && !slices.ContainsFunc(z.Costs, func(c config.Cost) bool {
+		return slices.ContainsFunc(c.MatcherSetsRaw, func(set caddy.ModuleMap) bool { return set["not"] != nil })
+	}) {
+		found = append(found, z.Advice("cost: who sends a body in chunks writes no Content-Length, and a request without it costs 1", "cost 1TB not header Content-Length * and cost {http.request.header.Content-Length}, each on a line of its own"))
+	}
 	if name, last := surcharge(p, z); name != "" {
 		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last),
 			"the highest cost last, and lower ones above it with matchers for what is cheap")

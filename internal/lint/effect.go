@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -17,6 +18,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/config"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
+	"github.com/caddy-tally/caddy-tally/internal/typo"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
@@ -27,7 +29,7 @@ func checkEffect(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		for _, z := range p.Zones {
 			limits := limitsOf(s, z)
-			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkBlock(z, limits), checkAddressing(z), checkPages(p, z), checkBan(z.Ban, z.Advice, limits))
+			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkBlock(z, limits), checkAddressing(s, p, z), checkPages(p, z), checkTwice(s, p, z), checkTierValues(s, p, z), checkPass(p, z), checkBan(z.Ban, z.Advice, limits))
 		}
 		found = append(found, checkEverything(p)...)
 	}
@@ -90,8 +92,10 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 const manyRequests = 1_000_000
 
 // checkAddressing finds options about keys that the zone's own key doesn't have.
-func checkAddressing(z *config.Zone) []advice.Advice {
+func checkAddressing(s *config.Survey, p *config.Place, z *config.Zone) []advice.Advice {
 	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
+	case z.Scope == config.ScopeSite && p.Site == "" && !p.Anywhere && !isShared(s, p):
+		return []advice.Advice{z.Advice("scope: this site has no host, so that all hosts that come to it have one count", "per key \"{client_ip} {http.request.host}\" in the place of scope site")}
 	case len(z.MatcherSetsRaw) == 0 && slices.ContainsFunc(routing.PlaceholderNames(z.Key+z.Tier), bodyfield.IsField):
 		return []advice.Advice{z.Advice("key: requests whose body is of another kind than the field's are refused with 415, on the whole site", "match POST /login beside it, with the paths that have the field")}
 	case z.OnEmptyKey != "" && slices.Contains([]string{enforce.PerIP, config.PerNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, z.Per):
@@ -230,6 +234,47 @@ func checkShared(s *config.Survey, p *config.Place, z *config.Zone) []advice.Adv
 	return []advice.Advice{z.Advice(what+" is the same for all visitors, so that they share one count", fix)}
 }
 
+// checkTierValues finds values of a tier that name none.
+func checkTierValues(s *config.Survey, p *config.Place, z *config.Zone) []advice.Advice {
+	names := routing.PlaceholderNames(z.Tier)
+	if len(names) != 1 || z.Tier != "{"+names[0]+"}" || p.Earlier.Anything {
+		return nil
+	}
+	for _, value := range p.Earlier.Values(names[0]) {
+		near := func(t *config.Tier) bool { return typo.Distance(strings.ToLower(t.Name), strings.ToLower(value)) <= 1 }
+		if i := slices.IndexFunc(s.App.Tiers, near); i >= 0 && !slices.ContainsFunc(s.App.Tiers, func(t *config.Tier) bool { return t.Name == value }) {
+			return []advice.Advice{z.Advice(fmt.Sprintf("tier: {%s} may be %s, and no tier has this name", names[0], value), fmt.Sprintf("tier %s in the place of tier %s", value, s.App.Tiers[i].Name))}
+		}
+	}
+	return nil
+}
+
+// checkPass finds requests beyond a limit that pass unseen: nothing looks whether they are, or only before the zone does.
+func checkPass(p *config.Place, z *config.Zone) []advice.Advice {
+	if !z.Passes() || p.Earlier.Anything || p.Later.Anything || p.Anywhere {
+		return nil
+	}
+	early, reads := true, z.PassHeader != "" && p.Proxies()
+	for _, q := range p.View.Places {
+		mentions := func(value any) bool {
+			text, _ := json.Marshal(value)
+			return z.PassHeader != "" && strings.Contains(strings.ToLower(string(text)), strings.ToLower(z.PassHeader)) || strings.Contains(string(text), z.Name+enforce.WouldRefuseSuffix)
+		}
+		switch {
+		case q.Module == p.Module:
+			early = false
+		case early && mentions(q.Around) && !slices.Contains([]string{"respond", "error"}, q.Answers()):
+			return []advice.Advice{z.Advice("on_exceeded: a matcher before this handler looks whether requests are beyond the limit, and there it has only what clients write", "rate_limit above it in a route block")}
+		case q.Name != "subroute":
+			reads = reads || mentions(q.Around) || mentions([]any{q.Fields, q.Module}) || q.Name == "templates"
+		}
+	}
+	if reads {
+		return nil
+	}
+	return []advice.Advice{z.Advice("on_exceeded: requests beyond the limit pass, and nothing looks whether they are", "on_exceeded refuse; or pass X-Over-Limit, and behind it what looks at that field")}
+}
+
 // smallLimit is an amount that one page with its pictures, styles and scripts exceeds.
 const smallLimit = 10
 
@@ -330,6 +375,9 @@ func checkLimits(s *config.Survey) (found []advice.Advice) {
 // neverReached returns the problem of a limit that is never reached, and its fix; or "".
 func neverReached(limits []config.Limit) (problem, fix string) {
 	for i, one := range limits {
+		if sign, ok := strings.CutPrefix(one.Timezone, "Etc/GMT"); ok && strings.ContainsAny(sign, "+-") {
+			return fmt.Sprintf("limit: timezone %s is UTC%s: its sign is the other way round", one.Timezone, strings.NewReplacer("+", "-", "-", "+").Replace(sign)), "timezone Europe/Berlin in the place of timezone " + one.Timezone + "; with a city of your zone"
+		}
 		for j, other := range limits {
 			a, errA := one.Compile()
 			b, errB := other.Compile()
@@ -430,6 +478,23 @@ func checkNames(s *config.Survey) (found []advice.Advice) {
 		}
 	}
 	return found
+}
+
+// checkTwice finds zones that count a request in two handlers on its way.
+func checkTwice(s *config.Survey, p *config.Place, z *config.Zone) []advice.Advice {
+	for _, q := range s.Places[:slices.Index(s.Places, p)] {
+		i := slices.IndexFunc(q.Zones, func(y *config.Zone) bool {
+			return y.Name == z.Name && (len(y.MatcherSetsRaw) == 0 || routing.SameJSON(y.MatcherSetsRaw, z.MatcherSetsRaw))
+		})
+		ways := []routing.Requests{{}}
+		for _, set := range z.MatcherSetsRaw {
+			ways = append(ways, routing.NewRequests(set))
+		}
+		if i >= 0 && slices.ContainsFunc(append(ways, q.Own...), func(r routing.Requests) bool { return p.Witness(r).Through(q.Module) }) {
+			return []advice.Advice{z.Advice("a request counts twice: it passes this zone"+inSource(q.Zones[i].Source)+", and comes here then", "another name; or rate_limit with this zone only once on the way of a request")}
+		}
+	}
+	return nil
 }
 
 func inSource(source string) string {

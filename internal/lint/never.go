@@ -1,8 +1,11 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -79,6 +82,10 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
 		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny; or a tier with a limit: service_header in the tier is for your own programs")
 	}
+	_, err := os.Stat(s.Run.Settings.Secret)
+	give(errors.Is(err, fs.ErrNotExist) && likeSecret.MatchString(a.SecretFile) && len(a.SecretFile) >= 24 && strings.ContainsAny(a.SecretFile, "0123456789"), "secret_file: this looks like the secret itself, and is taken for the name of a file, which each machine makes with another secret", "secret_file /etc/caddy/tally.key; with the secret in it")
+	give(a.Pressure != nil && a.Pressure.Fingerprints > 0 && a.Pressure.Fingerprints < household, "pressure: a family or an office has more browsers than that, and each of its members then has half of the limits", "fingerprints 20")
+	give(a.Session != nil && a.Session.MaxPerPrefix > 0 && a.Session.MaxPerPrefix < household, "session: max_sessions_per_prefix: a family or an office has more browsers than that, and no further one gets a session within an hour", "max_sessions_per_prefix 100")
 	if a.Session != nil && a.Session.Challenge != nil {
 		bits := a.Session.Challenge.Difficulty
 		give(bits > 0 && bits < easy, fmt.Sprintf("proof_of_work %d: a program solves it within a millisecond", bits), usualPuzzle)
@@ -87,9 +94,13 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
+// likeSecret matches what may be a secret, and is hardly the path of a file.
+var likeSecret = regexp.MustCompile(`^(\w[\w+/=-]*[A-Z][\w+/=-]*|[0-9a-f]{32,})$`)
+
 const (
 	longestWait  = 5 * time.Second
 	shortestWait = 5 * time.Millisecond // of a server
+	household    = 5                    // browsers with one address
 	easy, hard   = 12, 25               // bits of a puzzle
 	usualPuzzle  = "challenge proof_of_work 22; without a number it is the default"
 )

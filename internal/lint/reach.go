@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
@@ -45,6 +46,8 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 				p.Handler.Advice(before+
 					" before this handler answers, and nothing behind it does: what is answered is not limited",
 					firstInRoute))
+		case unanswered && all.Elsewhere() && len(p.Zones) > 0 && isUnmatched(p):
+			found = append(found, p.Handler.Advice("nothing behind this handler answers, and of several handle blocks only one runs: the others' requests are not limited", "rate_limit outside of handle"))
 		default:
 			found = append(found, checkSent(p)...)
 			for _, z := range p.Zones {
@@ -60,27 +63,25 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 	return slices.Concat(found, checkWrapped(s), checkUnused(s), checkPuzzles(s), checkIdleBan(s), checkObedience(s))
 }
 
-// checkWrapped finds servers that Caddy doesn't give the listener wrapper that is written for their port: an option
-// `servers` with an address is for servers that listen at exactly this one.
+// checkWrapped finds servers that Caddy doesn't give the options that are written for their port, or for none: an
+// option `servers` with an address is for servers that listen at exactly this one.
 func checkWrapped(s *config.Survey) (found []advice.Advice) {
 	portOf := func(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 	warned := make(map[*caddyhttp.Server]bool)
 	for _, p := range s.Places {
 		server := p.View.Server
-		if p.Handler == nil || warned[server] ||
-			slices.ContainsFunc(p.Handler.WrappedAt,
-				func(at string) bool { return slices.Contains(server.Listen, at) }) {
+		listens := func(at string) bool { return slices.Contains(server.Listen, at) }
+		if p.Handler == nil || slices.ContainsFunc(p.Handler.WrappedAt, listens) {
 			continue
 		}
 		for _, at := range p.Handler.WrappedAt {
 			i := slices.IndexFunc(server.Listen, func(address string) bool { return portOf(address) == portOf(at) })
-			if i >= 0 && !warned[server] {
+			used := portOf(at) == "80" || slices.ContainsFunc(s.Views, func(v *routing.View) bool { return slices.Contains(v.Server.Listen, at) })
+			if (i >= 0 || !used) && !warned[server] {
 				warned[server] = true
-				found = append(found,
-					advice.Advice{Server: server.Listen,
-						Fix: "servers " + server.Listen[i] + ", or servers without an address",
-						Problem: fmt.Sprintf(
-							"servers %s: its listener wrapper rate_limit is not for this server, which listens at %s", at, server.Listen[i])})
+				listens := server.Listen[max(i, 0)]
+				found = append(found, advice.Advice{Server: server.Listen, Fix: "servers " + listens + ", or servers without an address",
+					Problem: fmt.Sprintf("servers %s: its options are not for this server, which listens at %s", at, listens)})
 			}
 		}
 	}
@@ -145,7 +146,7 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 					"the exempt into a rate_limit that sees them; or leave it out"))
 				continue
 			}
-			if sent, here := its.Respelled(); here != "" && !shared {
+			if sent, here := respelled(p, requests); here != "" && !shared {
 				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: it holds only for requests whose two paths it has", sent, here),
 					fmt.Sprintf("exempt %s %s", here, sent)))
 				continue
@@ -159,6 +160,13 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 				continue
 			}
 			found = append(found, checkTaken(p, o)...)
+		case "match":
+			for _, set := range config.WithNegated(o.ModuleMap)[1:] {
+				if sent, here := respelled(p, routing.NewRequests(set)); here != "" && !shared {
+					found = append(found, o.Advice(fmt.Sprintf("match not: clients send %s, and here it is %s: it leaves out only requests whose two paths it has", sent, here),
+						fmt.Sprintf("match not endpoint %s %s", here, sent)))
+				}
+			}
 		case "cost":
 			earlier := slices.IndexFunc(sets[:i], func(e config.OptionSet) bool {
 				return e.Option == "cost" && e.Zone == o.Zone && requests.IsWithin(routing.NewRequests(e.ModuleMap))
@@ -177,6 +185,18 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 		}
 	}
 	return found
+}
+
+// respelled returns a path of requests as clients send it and as it is at the place, if only one of them is in the
+// description; or "".
+func respelled(p *config.Place, r routing.Requests) (sent, here string) {
+	const something = "~" // in the place of a wildcard
+	r.Paths = slices.Clone(r.Paths)
+	for i, path := range r.Paths {
+		r.Paths[i] = strings.ReplaceAll(path, "*", something)
+	}
+	sent, here = p.Witness(r).Respelled()
+	return strings.ReplaceAll(sent, something, "*"), strings.ReplaceAll(here, something, "*")
 }
 
 // isShared reports whether the lines of a handler make others, too, as those of a snippet that is imported twice.
@@ -245,7 +265,9 @@ func ownPage(p *config.Place) routing.Requests {
 func isUnmatched(p *config.Place) bool {
 	return !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool {
 		return !slices.ContainsFunc(route,
-			func(r routing.Requests) bool { return !r.Partial && r.Methods == nil && r.Paths == nil })
+			func(r routing.Requests) bool {
+				return !r.Partial && r.Methods == nil && (r.Paths == nil || slices.Contains(r.Paths, "/*"))
+			})
 	})
 }
 
@@ -315,14 +337,46 @@ func checkObedience(s *config.Survey) []advice.Advice {
 			serving[p.Site] = serving[p.Site] || p.Answers() == "reverse_proxy" || p.Answers() == "file_server"
 		}
 	}
+	found := checkTwins(s)
 	without := slices.DeleteFunc(slices.Sorted(maps.Keys(serving)),
 		func(site string) bool { return site == "" || !serving[site] || limited[site] })
 	if option == "" || len(without) == 0 {
+		return found
+	}
+	return append(found, advice.Advice{Source: s.App.Source,
+		Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]),
+		Fix:     "rate_limit in each site, also without a zone"})
+}
+
+// checkTwins finds sites with zones whose pages are also at another of their names, with www. or without TLS, where no
+// handler limits them.
+func checkTwins(s *config.Survey) []advice.Advice {
+	name := func(site string) string { return strings.TrimPrefix(site, "www.") }
+	usual := func(v *routing.View) bool {
+		return slices.ContainsFunc(v.Server.Listen, func(at string) bool { return strings.HasSuffix(at, ":80") || strings.HasSuffix(at, ":443") })
+	}
+	upstreams := func(p *routing.Place) reverseproxy.UpstreamPool {
+		if h, ok := p.Module.(*reverseproxy.Handler); ok && len(h.HandleResponse) == 0 {
+			return h.Upstreams
+		}
 		return nil
 	}
-	return []advice.Advice{{Source: s.App.Source,
-		Problem: fmt.Sprintf("%s: sites without rate_limit don't obey it: %s", option, without[0]),
-		Fix:     "rate_limit in each site, also without a zone"}}
+	for _, p := range s.Places {
+		for _, v := range s.Views {
+			for _, q := range v.Places {
+				same := func(own *routing.Place) bool {
+					return own.Site == p.Site && routing.SameJSON(upstreams(own), upstreams(q))
+				}
+				limited := func(other *config.Place) bool {
+					return other.View == v && other.Handler != nil && (other.Site == q.Site || other.Site == "")
+				}
+				if len(p.Zones) > 0 && p.Site != "" && name(q.Site) == name(p.Site) && usual(v) && upstreams(q) != nil && slices.ContainsFunc(p.View.Places, same) && !slices.ContainsFunc(s.Places, limited) {
+					return []advice.Advice{p.Handler.Advice(fmt.Sprintf("the same pages are at %s of %s, where nothing limits them", q.Site, strings.Join(v.Server.Listen, " ")), "redir there, to this site; or both names before one block")}
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // checkIdleBan finds a ban that can't occur, and notifications of bans that don't.
@@ -354,15 +408,27 @@ func checkIdleBan(s *config.Survey) (found []advice.Advice) {
 // checkShut finds a dashboard that can never admit a request.
 func checkShut(dash *config.Dashboard, places []*config.Place) []advice.Advice {
 	shut := func(p *config.Place) bool {
-		users, _ := p.Witness(ownPage(p)).Set("http.auth.")
-		return len(dash.AllowRaw) == 0 && !p.Earlier.Anything && !(users && p.Earlier.Has(config.UserID))
+		ways := p.Witness(ownPage(p))
+		lacks := func(name string) bool {
+			noted := noted(name)
+			some, _ := ways.Set(noted)
+			return noted != "" && p.Earlier.Has(name) && !some
+		}
+		admits := func(set caddy.ModuleMap) bool { return !slices.ContainsFunc(config.NamesOfSet(set), lacks) }
+		if len(dash.AllowRaw) == 0 {
+			return !p.Earlier.Anything && (!p.Earlier.Has(config.UserID) || lacks(config.UserID))
+		}
+		return !p.Earlier.Anything && !slices.ContainsFunc(dash.AllowRaw, admits)
 	}
 	if !slices.ContainsFunc(places, shut) {
 		return nil
 	}
-	return []advice.Advice{{Source: dash.Source,
-		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users of these paths",
-		Fix:     "basic_auth for them before it, no global order; or allow with a matcher"}}
+	fix := "basic_auth for them before it, no global order; or allow with a matcher"
+	if len(dash.AllowRaw) > 0 {
+		fix = "a forward_auth or basic_auth for these paths, too"
+	}
+	return []advice.Advice{{Source: dash.Source, Fix: fix,
+		Problem: "rate_limit_dashboard: everybody is answered with 403: nothing before this handler authenticates users of these paths"}}
 }
 
 // checkOpen finds a dashboard with which strangers may do what operators do.

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,6 +47,8 @@ var parts = map[string]*regexp.Regexp{
 	"Cookie":        regexp.MustCompile(`^[^=*]+$`),
 	"Referer":       regexp.MustCompile(`^[^:*]+$|^[^*]*[^/*]:/*[^/*]+$`),
 	"Origin":        regexp.MustCompile(`^[^:*]+\.[^:*]+$`),
+	"Location":      regexp.MustCompile(`^[^/:.?*][^:*]*$`),
+	"Set-Cookie":    regexp.MustCompile(`^[^*]+$`),
 }
 
 // spelled are values of fields, or parts of them, in the only case in which programs send them.
@@ -58,6 +61,17 @@ var ofForms = strings.Fields("user username login email account password")
 
 // checkSent asks whether anybody sends what a matcher waits for.
 func checkSent(p *config.Place) (found []advice.Advice) {
+	for _, z := range p.Zones {
+		for _, answer := range cmp.Or(z.Count, new(config.Count)).When {
+			for _, field := range slices.Sorted(maps.Keys(answer.Header)) {
+				for _, value := range answer.Header[field] {
+					if field = http.CanonicalHeaderKey(field); field != "Content-Type" && parts[field] != nil && parts[field].MatchString(value) {
+						found = append(found, z.Advice(fmt.Sprintf("count: an answer is compared with the whole %s, and servers send more than %q in it", field, value), fmt.Sprintf("header %[1]s *%[2]s* in the place of header %[1]s %[2]s", field, value)))
+					}
+				}
+			}
+		}
+	}
 	for _, o := range p.Sets() {
 		give := func(problem, fix string) { found = append(found, o.Advice(o.Option+": "+problem, fix)) }
 		for _, set := range config.WithNegated(o.ModuleMap) {

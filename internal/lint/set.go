@@ -120,13 +120,26 @@ func checkNeeds(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
+// noted returns the name under which witnesses note what handlers set, or "".
+func noted(name string) string {
+	switch field, isField := strings.CutPrefix(name, "http.request.header."); {
+	case isField:
+		return http.CanonicalHeaderKey(field)
+	case strings.HasPrefix(name, "http.auth."):
+		return "http.auth."
+	case strings.HasPrefix(name, "http.vars."):
+		return name
+	}
+	return ""
+}
+
 // onItsWays returns the problem of a placeholder that a handler or matcher sets, but not on the ways of the requests
 // that need it, and its fix; or "".
 func onItsWays(p *config.Place, n config.Need) (problem, fix string) {
-	name := n.Name
-	field, isField := strings.CutPrefix(name, "http.request.header.")
-	if field = http.CanonicalHeaderKey(field); isField {
-		name = "http.request.header." + field
+	name, key := n.Name, noted(n.Name)
+	isField := strings.HasPrefix(name, "http.request.header.")
+	if isField {
+		name = "http.request.header." + key
 	}
 	capture, isCapture := strings.CutPrefix(name, "http.regexp.")
 	capture, _, _ = strings.Cut(capture, ".")
@@ -142,21 +155,20 @@ func onItsWays(p *config.Place, n config.Need) (problem, fix string) {
 	var all routing.Witnessed
 	for _, set := range sets {
 		ways := p.Witness(routing.NewRequests(set))
-		_, every := ways.Set(field)
+		_, every := ways.Set(key)
 		sometimes = sometimes || !every
 		captured = captured || ways.MayCapture(capture)
 		all = append(all, ways...)
 	}
-	known, _ := all.Set("http.auth.")
-	isSet, _ := all.Set(name)
+	isSet, _ := all.Set(key)
 	switch {
 	case strings.HasPrefix(name, "http.vars.") && !isSet && n.Zone != nil:
 		return "is always empty here: the handler that sets it is for other requests", "vars without a matcher, or for these requests; or a placeholder of the request"
-	case strings.HasPrefix(name, "http.auth.") && !known:
+	case strings.HasPrefix(name, "http.auth.") && !isSet:
 		return "is always empty here: what authenticates users is for other requests", "basic_auth for these requests, too; or per ip"
 	case isField && sometimes:
-		return "is what the client has sent where the handler that sets it doesn't run: it is for other requests", "request_header -" + field + " before it, in a route block around both; or that handler for all these requests"
-	case isField && n.Zone != nil && all.Removes(field):
+		return "is what the client has sent where the handler that sets it doesn't run: it is for other requests", "request_header -" + key + " before it, in a route block around both; or that handler for all these requests"
+	case isField && n.Zone != nil && all.Removes(key):
 		return "is always empty here: a handler before this one removes it", "the zone before that handler"
 	case isCapture && !captured:
 		return "is always empty here: no matcher of this name is asked before", "rate_limit into the handle or route that asks the matcher"

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -37,15 +38,31 @@ func TrustsProxies(server *caddyhttp.Server) bool {
 		source.IsValid() && source.Kind() == reflect.Interface && !source.IsNil()
 }
 
-// speaksProxyProtocol reports whether a proxy tells a server the addresses of connections.
-func speaksProxyProtocol(server *caddyhttp.Server) bool {
+// ProxyProtocol returns the networks that may tell a server the addresses of connections, and whether any may.
+func ProxyProtocol(server *caddyhttp.Server) (from []string, speaks bool) {
+	found := func(wrapper reflect.Value) {
+		speaks, from = true, append(from, strings.Fields(strings.Trim(fmt.Sprint(wrapper.FieldByName("Allow")), "[]"))...)
+		if slices.Contains([]string{"USE", "REQUIRE", "1", "3"}, fmt.Sprint(wrapper.FieldByName("FallbackPolicy"))) { // a number once it is loaded
+			from = append(from, "0.0.0.0/0")
+		}
+	}
 	wrappers := reflect.ValueOf(server).Elem().FieldByName("listenerWrappers")
 	for i := 0; wrappers.Kind() == reflect.Slice && i < wrappers.Len(); i++ {
 		if wrapper := wrappers.Index(i); !wrapper.IsNil() && strings.Contains(wrapper.Elem().Type().String(), "proxyprotocol") {
-			return true
+			found(reflect.Indirect(wrapper.Elem()))
 		}
 	}
-	return slices.ContainsFunc(server.ListenerWrappersRaw, func(raw json.RawMessage) bool { return strings.Contains(string(raw), "proxy_protocol") })
+	for _, raw := range server.ListenerWrappersRaw {
+		var wrapper struct {
+			Wrapper        string
+			FallbackPolicy string `json:"fallback_policy"`
+			Allow          []string
+		}
+		if json.Unmarshal(raw, &wrapper) == nil && wrapper.Wrapper == "proxy_protocol" { // loading reports any error
+			found(reflect.ValueOf(wrapper))
+		}
+	}
+	return from, speaks
 }
 
 // IncludedLogs returns the loggers that the logs of a config include by name.
@@ -80,18 +97,17 @@ func ListenerWrappers(server *caddyhttp.Server) (names []string) {
 	return names
 }
 
-// WrappedAt returns the addresses of those options `servers` of a Caddyfile that have a listener wrapper.
-func WrappedAt(servers any, wrapper string) (addresses []string) {
+// ServersAt returns the addresses of those options `servers` of a Caddyfile that tell who clients are or have listener
+// wrappers.
+func ServersAt(servers any) (addresses []string) {
 	options := reflect.ValueOf(servers)
 	for i := 0; options.IsValid() && i < options.Len(); i++ {
-		address, raw := options.Index(i).FieldByName("ListenerAddress"),
-			options.Index(i).FieldByName("ListenerWrappersRaw")
-		if !address.IsValid() || !raw.IsValid() || address.Len() == 0 {
-			continue
+		has := func(field string) bool {
+			value := options.Index(i).FieldByName(field)
+			return value.IsValid() && !value.IsZero()
 		}
-		if wrappers, _ := raw.Interface().([]json.RawMessage); slices.Contains(
-			ListenerWrappers(&caddyhttp.Server{ListenerWrappersRaw: wrappers}), wrapper) {
-			addresses = append(addresses, address.String())
+		if has("ListenerAddress") && (has("ListenerWrappersRaw") || has("TrustedProxiesRaw") || has("TrustedProxiesUnix") || has("ClientIPHeaders")) {
+			addresses = append(addresses, options.Index(i).FieldByName("ListenerAddress").String())
 		}
 	}
 	return addresses

@@ -3,6 +3,7 @@ package routing
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -16,12 +17,16 @@ import (
 type Provided struct {
 	names    map[string]bool
 	made     map[string][]string // texts of which values are made, by name
+	mapped   map[string][]string // what map directives make of these
 	Anything bool                // one of the handlers may set any placeholder
 }
 
 // Made returns the texts of which a placeholder's value may be made, if handlers set it. A text with the
 // placeholder itself is what a handler leaves of an earlier value.
 func (p *Provided) Made(name string) []string { return p.made[name] }
+
+// Values returns the values that handlers give a placeholder, in which there may be placeholders.
+func (p *Provided) Values(name string) []string { return slices.Concat(p.mapped[name], p.made[name]) }
 
 // Has reports whether the handlers are known to set a placeholder.
 func (p *Provided) Has(name string) bool {
@@ -38,7 +43,7 @@ func (p *Provided) Has(name string) bool {
 
 // providedBy returns the placeholders that handlers set, including nested ones.
 func providedBy(handlers []Node) Provided {
-	p := Provided{names: make(map[string]bool), made: make(map[string][]string)}
+	p := Provided{names: make(map[string]bool), made: make(map[string][]string), mapped: make(map[string][]string)}
 	each(handlers, func(n Node) bool {
 		p.add(n)
 		return true
@@ -61,8 +66,14 @@ func (p *Provided) add(n Node) {
 			p.set("http.vars."+name, fmt.Sprint(value))
 		}
 	case *maphandler.Handler:
-		for _, destination := range handler.Destinations {
-			p.set(strings.Trim(destination, "{}"), handler.Source)
+		for i, destination := range handler.Destinations {
+			name := strings.Trim(destination, "{}")
+			p.set(name, handler.Source)
+			for _, mapping := range handler.Mappings {
+				if i < len(mapping.Outputs) && mapping.Outputs[i] != nil {
+					p.mapped[name] = append(p.mapped[name], fmt.Sprint(mapping.Outputs[i]))
+				}
+			}
 		}
 	case *reverseproxy.Handler:
 		if handler.Headers != nil && handler.Headers.Response != nil {

@@ -46,6 +46,7 @@ type way struct {
 
 	respelled [2]string // the path as sent and there, if the description has only one of them
 
+	through  []any             // the handlers that it has surely passed until the target
 	noted    map[string]bool   // what handlers have set or removed until the target, and whether the values are known
 	sent     http.Header       // the fields of the request there: what is noted and not here is removed
 	captured []json.RawMessage // the matchers until the target that may set placeholders of regular expressions
@@ -179,6 +180,11 @@ func (all Witnessed) Before() string {
 	return ""
 }
 
+// Elsewhere reports whether handlers in another route of a group answer witnesses.
+func (all Witnessed) Elsewhere() bool {
+	return slices.ContainsFunc(all, func(w way) bool { return !w.reached && w.alternative && w.by != "" })
+}
+
 // Unmatched reports whether no witness that reaches the handler is one of the description there.
 func (all Witnessed) Unmatched() bool {
 	reaching := func(w way) bool { return w.reached && !w.unmatched }
@@ -188,6 +194,11 @@ func (all Witnessed) Unmatched() bool {
 // Reaches reports whether a witness may reach the handler.
 func (all Witnessed) Reaches() bool {
 	return slices.ContainsFunc(all, func(w way) bool { return w.reached })
+}
+
+// Refused reports whether an error answers witnesses that don't reach the handler.
+func (all Witnessed) Refused() bool {
+	return slices.ContainsFunc(all, func(w way) bool { return !w.reached && w.refuses })
 }
 
 // Passed returns a path that a proxy before the handler takes, unless that is meant; or "".
@@ -238,6 +249,11 @@ func (all Witnessed) MayCapture(name string) bool {
 	return !all.Reaches() || slices.ContainsFunc(all, func(w way) bool { return w.reached && slices.ContainsFunc(w.captured, named) })
 }
 
+// Through reports whether all ways to the handler lead through another one.
+func (all Witnessed) Through(module any) bool {
+	return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool { return w.reached && !slices.Contains(w.through, module) })
+}
+
 // witness is a request that is on its way.
 type witness struct {
 	view     *View
@@ -253,6 +269,7 @@ type witness struct {
 	asked     caddy.ModuleMap   // the matchers that are asked where it arrives
 	known     map[string]bool   // what handlers have set or removed: fields, variables, families of placeholders; and whether its value is known
 	matchers  []json.RawMessage // that were asked and may set placeholders
+	passed    []any             // handlers
 	literal   bool              // its path is known
 	rewritten bool              // it isn't the one of the description
 	groups    map[string]bool   // with a matched route
@@ -261,7 +278,7 @@ type witness struct {
 
 // run sends the witness on its way, with the choices so far.
 func (w *witness) run() {
-	w.way, w.chosen, w.rewritten, w.groups, w.depth, w.known, w.matchers = way{}, 0, false, make(map[string]bool), 0, nil, nil
+	w.way, w.chosen, w.rewritten, w.groups, w.depth, w.known, w.matchers, w.passed = way{}, 0, false, make(map[string]bool), 0, nil, nil, nil
 	path := "/"
 	if w.literal = len(w.all.Paths) == 1 && !strings.ContainsAny(w.all.Paths[0], "*{"); w.literal {
 		path = w.all.Paths[0]
@@ -292,7 +309,7 @@ func (v *View) LocalAddress() (listens string) {
 		_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasPrefix(host, "{")
 	}
-	if TrustsProxies(v.Server) || speaksProxyProtocol(v.Server) || !slices.ContainsFunc(v.Hosts, func(host string) bool { return !isHere(host) }) {
+	if _, speaks := ProxyProtocol(v.Server); speaks || TrustsProxies(v.Server) || !slices.ContainsFunc(v.Hosts, func(host string) bool { return !isHere(host) }) {
 		return ""
 	}
 	for _, listens = range v.Server.Listen {
@@ -336,17 +353,14 @@ func (w *witness) routes(routes []Route) (goesOn bool) {
 		if r.Group != "" && w.groups[r.Group] {
 			continue
 		}
-		if !holds && r.inert {
-			for _, set := range r.Requests {
-				w.matchers = append(w.matchers, capturing(set.Set)...)
-			}
+		how := w.matches(r.Requests)
+		if !holds && r.inert && how == maybe {
 			each(r.Handlers, func(n Node) bool {
-				w.note(n, len(r.Requests) == 0 && len(n.Lists) == 0)
+				w.note(n, false)
 				return true
 			})
 			continue
 		}
-		how := w.matches(r.Requests)
 		if how == no || how == maybe && !w.choose() {
 			w.excluded = w.excluded || holds && !w.reached
 			continue
@@ -428,6 +442,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 			}
 		}
 		w.noted, w.sent, w.captured = maps.Clone(w.known), w.request.Header.Clone(), slices.Concat(w.matchers, capturing(w.all.Set))
+		w.through = w.passed
 	case n.Name == "invoke":
 		name, _ := n.Fields["name"].(string)
 		if invoke, ok := n.Module.(*caddyhttp.Invoke); ok {
@@ -473,6 +488,9 @@ func (w *witness) note(n Node, surely bool) {
 			w.known = make(map[string]bool)
 		}
 		w.known[name] = surely && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "{") })
+	}
+	if surely {
+		w.passed = append(w.passed, n.Module)
 	}
 	switch module := n.Module.(type) {
 	case *caddyauth.Authentication:
