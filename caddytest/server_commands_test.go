@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,7 +272,28 @@ func TestExpiredKeysAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the key to be refused", func() bool { return s.get("/", key).status == 403 })
+	s.wantCommand(t, 0, words("explain api-key:acme"), "is denied: no API key of that name is in force")
+	s.wantCommand(t, 0, []string{"explain", "api-key:acme", "--url", "http://localhost:" + s.port + "/"}, "is denied: the API key is not known")
 	s.wantProcess(t, 0, words("key list"), "expired ")
+}
+
+// The advice about a missing file of API keys ends when the first key is made.
+func TestAdviceOfAMissingKeyFileEnds(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, options("rate_limit {\ntier free {\nlimit 5/1h\n}\napi_keys {\nfile {$DIR}/keys\n}\n}")+site("rate_limit {\nzone z {\ntiers\n}\n}\nrespond hello"))
+	advised := func() bool {
+		status, err := s.operator().Status(t.Context())
+		return err == nil && slices.ContainsFunc(status.Advice, func(a operator.Advice) bool { return strings.Contains(a.Problem, "there is no file") })
+	}
+	if !advised() {
+		t.Fatal("the status doesn't advise to make a key")
+	}
+	out, errs, status := s.rateLimitProcess("key", "new", "acme", "free", "--file", filepath.Join(s.dir, "keys"))
+	if status != 0 {
+		t.Fatal(out + errs)
+	}
+	waitFor(t, "the key to be in force", func() bool { return s.get("/", "X-Api-Key: "+strings.TrimSpace(out)).status == 200 })
+	waitFor(t, "the advice to end", func() bool { return !advised() })
 }
 
 // A ban of a proxy that the server trusts, or of a network that it is in, has to be forced, also by a list. What is

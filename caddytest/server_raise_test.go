@@ -6,11 +6,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
+	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
 // wantPolicy checks the RateLimit-Policy of a request that passes.
@@ -205,6 +207,13 @@ func TestRaiseOfOneLimit(t *testing.T) {
 	s.wantCommand(t, 0, words("raise 3x api-key:of-free --zone api"))
 	s.wantPolicy(t, `"monthly";q=15;w=2629746, "api";q=18;w=3600`, "/", key["free"])
 	s.wantCommand(t, 0, words("explain api-key:of-free"), "10/month fixed, raised 1.5x by a rule", "6/1h, raised 3x by a rule")
+	s.wantCommand(t, 0, words("raise 3x api-key:of-pro --zone api/api"))
+	s.wantPolicy(t, `"monthly";q=30;w=2629746, "api";q=24;w=3600`, "/", key["pro"])
+	if keys, err := s.operator().Keys(t.Context(), operator.KeysQuery{Zone: "api"}); err != nil || slices.ContainsFunc(keys, func(k operator.Key) bool {
+		return k.Client == "api-key:of-pro" && k.Units == "6/1h"
+	}) {
+		t.Errorf("a raised limit is said to be that of another tier: %+v, %v", keys, err)
+	}
 	s.stop()
 	s.start()
 	s.wantPolicy(t, `"monthly";q=15;w=2629746, "api";q=18;w=3600`, "/", key["free"])

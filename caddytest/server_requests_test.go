@@ -82,7 +82,7 @@ func TestWhatRequestsShare(t *testing.T) {
 		}
 	}
 	s.wantCommand(t, 0, []string{"refusals", "--country", "FR", "--path", "/login"}, "REFUSED  LET IN  COUNTRY\n      4       2  FR", "AS64500")
-	s.wantCommand(t, 1, []string{"refusals", "--path", "/about/x/y/…"}, "Nothing was refused in the last 15 minutes; of 3 sampled requests, all were let in.")
+	s.wantCommand(t, 1, []string{"refusals", "--path", "/about/x/y/…"}, "Of 3 sampled requests like that in the last 15 minutes, all were let in.")
 	s.wantCommand(t, 1, []string{"refusals", "--client", "tag:abcdef01"}, "no client with the tag")
 }
 

@@ -99,8 +99,9 @@ func (c *Compiler) compileAPIKeys() error {
 	_, noFile := os.Stat(path)
 	_, noFolder := os.Stat(filepath.Dir(path)) // without it, the config is probably for another machine
 	if k.File != "" && !k.Store && errors.Is(noFile, fs.ErrNotExist) && noFolder == nil {
-		c.found = append(c.found, advice.Advice{Source: c.Source, Problem: "api_keys: there is no file " + path + ", so that all keys are unknown",
-			Fix: "caddy rate-limit key new NAME TIER --file " + path + ", in a terminal: it makes the file"})
+		c.Run.APIKeys.NoFile = advice.Advice{Source: c.Source, Problem: "api_keys: there is no file " + path + ", so that all keys are unknown",
+			Fix: "caddy rate-limit key new NAME TIER --file " + path + ", in a terminal: it makes the file"}
+		c.found = append(c.found, c.Run.APIKeys.NoFile)
 	}
 	c.checkAccess("api_keys: file", path)
 	return nil

@@ -258,6 +258,8 @@ endpoint, if they are free. Units below 0 give back what charges have taken.
 			switch units := wording.Counted(int(max(done.Units, -done.Units)), "unit"); {
 			case done.Repeats:
 				s.printf("The id was used before: nothing has changed.")
+			case o.Units < 0 && done.Units == 0:
+				s.printf("Gave back nothing: no units that charges took from %s still count. To give more, raise its limits.", printable(done.Client))
 			case o.Units < 0:
 				s.printf("Gave back %s of %s.", units, printable(done.Client))
 			default:

@@ -420,10 +420,14 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 		{Kind: "redis", Processes: 4, Network: &operator.Network{RoundTrip: 0.0004213, Ahead: -5.25, LostWrites: 2}},
 		{Kind: "postgres", Processes: 1, Network: &operator.Network{RoundTrip: 0.0204, Ahead: 0.003, LaterLines: new(0)}},
 		{Kind: "postgres", Processes: 1, Network: &operator.Network{Ahead: 0.003, LaterLines: new(1200)}},
+		{Kind: "postgres", Network: &operator.Network{}}, // never read
 	}}}
 	out, _, err := run(s, "status")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(out, "0 machines") {
+		t.Errorf("status counts machines that it doesn't know:\n%s", out)
 	}
 	for _, want := range []string{
 		"4 machines use this store. A call takes 420µs. The clock of this machine is 5.25s behind the store's. Keys are those in the memory of this machine.\n",
@@ -484,6 +488,27 @@ type statusOf struct {
 }
 
 func (s statusOf) Status(context.Context) (operator.Status, error) { return s.status, nil }
+
+// zonesOf is a service with these zones.
+type zonesOf struct {
+	operator.Service
+	zones []operator.Zone
+}
+
+func (s zonesOf) Zones(context.Context) ([]operator.Zone, error) { return s.zones, nil }
+
+// A limit of several tiers has one count of decisions, which is in one row.
+func TestZonesCountTiersOnce(t *testing.T) {
+	counts := operator.Counts{Allowed: 8103, Refused: 40}
+	s := zonesOf{sample.New(clock), []operator.Zone{{Name: "api", Per: "api_key", Counts: counts, Limits: []operator.Limit{
+		{Name: "api", Text: "100/1h", Tier: "free", Keys: 2, Counts: counts},
+		{Name: "api", Text: "5000/1h", Tier: "paid", Keys: 2, Counts: counts},
+	}}}}
+	out, _, err := run(s, "zones")
+	if err != nil || strings.Count(out, "8,103") != 1 || !strings.Contains(out, "free  100/1h      2    8,103       40\n") || !strings.Contains(out, "paid  5000/1h     2 ") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
 
 func TestUsageFormats(t *testing.T) {
 	s := sample.New(clock)

@@ -163,8 +163,10 @@ func (s *session) showNetwork(o operator.Store) {
 	if n.RoundTrip > 0 {
 		call = fmt.Sprintf("A call takes %v", rounded(n.RoundTrip))
 	}
-	s.printf("%s %s this store. %s. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
-		call, rounded(max(n.Ahead, -n.Ahead)), compared)
+	if o.Processes > 0 { // the store was read once
+		s.printf("%s %s this store. %s. The clock of this machine is %v %s the store's. Keys are those in the memory of this machine.", wording.Counted(o.Processes, "machine"), use,
+			call, rounded(max(n.Ahead, -n.Ahead)), compared)
+	}
 	switch later := n.LaterLines; {
 	case later == nil:
 		s.printf("Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.")
@@ -224,6 +226,15 @@ func (s *session) showBlockList(list operator.BlockList) {
 type zoneLimit struct {
 	zone operator.Zone
 	operator.Limit
+	counted bool // in the row of another tier
+}
+
+// once returns a cell of a count of all tiers, in one of their rows.
+func (r zoneLimit) once(c cell) cell {
+	if r.counted {
+		return cell{}
+	}
+	return c
 }
 
 // zones returns `caddy rate-limit zones`.
@@ -243,8 +254,9 @@ func (c console) zones() *cobra.Command {
 		}
 		var rows []zoneLimit
 		for _, z := range zones {
-			for _, l := range z.Limits {
-				rows = append(rows, zoneLimit{z, l})
+			for i, l := range z.Limits {
+				counted := slices.ContainsFunc(z.Limits[:i], func(other operator.Limit) bool { return other.Name == l.Name })
+				rows = append(rows, zoneLimit{z, l, counted})
 			}
 		}
 		return list(s, rows, zoneColumns, "")
@@ -258,9 +270,9 @@ var zoneColumns = []column[zoneLimit]{
 	{"TIER", func(r zoneLimit) cell { return text(r.Tier) }},
 	{"UNITS", func(r zoneLimit) cell { return text(r.Text) }},
 	{"KEYS", func(r zoneLimit) cell { return figure(r.Keys) }},
-	{"ALLOWED", func(r zoneLimit) cell { return figure(r.Allowed) }},
-	{"REFUSED", func(r zoneLimit) cell { return alarm(r.Refused) }},
-	{"WOULD REFUSE", func(r zoneLimit) cell { return seldom(r.WouldRefuse) }},
+	{"ALLOWED", func(r zoneLimit) cell { return r.once(figure(r.Allowed)) }},
+	{"REFUSED", func(r zoneLimit) cell { return r.once(alarm(r.Refused)) }},
+	{"WOULD REFUSE", func(r zoneLimit) cell { return r.once(seldom(r.WouldRefuse)) }},
 }
 
 // zoneCell names a zone and its load conditions.
@@ -405,11 +417,13 @@ networks.`,
 			return err
 		}
 		nothing := "Nothing was refused in the last 15 minutes."
-		if q != (operator.RefusalsQuery{Zone: q.Zone}) {
-			nothing = "No request of the last 15 minutes is like that."
-		}
-		if refusals.LetIn > 0 {
-			nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", wording.Counted(refusals.LetIn, "sampled request"))
+		switch sampled := wording.Counted(refusals.LetIn, "sampled request"); {
+		case q == (operator.RefusalsQuery{}) && refusals.LetIn > 0:
+			nothing = fmt.Sprintf("Nothing was refused in the last 15 minutes; of %s, all were let in.", sampled)
+		case refusals.LetIn > 0: // others like that may have been refused
+			nothing = fmt.Sprintf("Of %s like that in the last 15 minutes, all were let in.", sampled)
+		case q != (operator.RefusalsQuery{}):
+			nothing = "No sampled request of the last 15 minutes is like that."
 		}
 		err = s.report(refusals, refusals.Sampled > 0, nothing, func() {
 			writeTable(s.out, s.look, refusedColumns(s.now), refusals.Latest)

@@ -102,7 +102,7 @@ func (s *session) showHistory(past operator.History, zone string) {
 		{"KEYS", func(p operator.HistoryPoint) cell { return figure(p.Keys) }},
 	}, past.Points)
 	if len(past.Heaviest) > 0 {
-		s.printf("\nThose who wanted most:")
+		s.printf("\nThose who wanted most, in whole hours:")
 		writeTable(s.out, s.look, []column[operator.Heavy]{
 			{"ZONE", func(h operator.Heavy) cell { return text(h.Zone) }},
 			{"LIMIT", func(h operator.Heavy) cell { return text(h.Limit) }},

@@ -116,5 +116,6 @@ func (a *APIKeys) changed(set *apikeys.Set, err error) {
 		return
 	}
 	a.config.Log.Info("the file of API keys was read again", zap.Any("keys", set.Tiers(time.Now())))
+	a.config.Advice.Drop(a.NoFile)
 	a.meter()
 }

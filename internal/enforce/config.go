@@ -210,7 +210,8 @@ type APIKeys struct {
 	Unknown     string // the action for an unknown key
 	DefaultTier string
 	Keys        *apikeys.File
-	config      *Config // the config that the keys belong to
+	NoFile      advice.Advice // given while there is no file
+	config      *Config       // the config that the keys belong to
 }
 
 // KeySource is a place of an API key.

@@ -21,7 +21,7 @@ type Credentials struct {
 	Service bool   // one of the operator's services: only Tier is known
 	Name    string // of the API key's client; "" without a known key
 	Tier    string
-	denied  *answer.Denial // why the request is denied; or nil
+	Denied  *answer.Denial // why the request is denied; or nil
 
 	preflight bool // a CORS preflight, which browsers send without a key
 }
@@ -52,18 +52,29 @@ func (c *Credentials) ask(k *APIKeys, r *http.Request, repl *caddy.Replacer) {
 	key, denied := k.Find(r, repl)
 	switch {
 	case denied != nil:
-		c.denied = denied
+		c.Denied = denied
 	case key == "" && isPreflight(r):
 		c.Tier, c.preflight = k.DefaultTier, true
 	case key == "":
-		c.Tier, c.denied = k.otherwise(k.Missing, noKey)
+		c.Tier, c.Denied = k.otherwise(k.Missing, noKey)
 	default:
 		if client := k.find(r.Context(), key, time.Now()); client != nil {
 			c.Name, c.Tier = client.Name, client.Tier
 		} else {
-			c.Tier, c.denied = k.otherwise(k.Unknown, k.denyUnknown())
+			c.Tier, c.Denied = k.otherwise(k.Unknown, k.denyUnknown())
 		}
 	}
+}
+
+// CredentialsOf returns the credentials of a request with a key of a client. Without a key in force
+// they are those of an unknown key.
+func (a *APIKeys) CredentialsOf(client string, now time.Time) Credentials {
+	c := Credentials{Known: true, Name: client, Tier: a.TierOf(client, now)}
+	if a != nil && c.Tier == "" {
+		c.Name = ""
+		c.Tier, c.Denied = a.otherwise(a.Unknown, a.denyUnknown())
+	}
+	return c
 }
 
 // otherwise returns the tier of a client without a known key, or the reason for denying it, as an

@@ -77,10 +77,10 @@ func (z *Zone) appendAPIKey(e *Evaluation) *answer.Denial {
 		e.Keys = append(append(e.Keys, identity.TagService), c.Tier...)
 	case c.Name != "":
 		e.Keys = append(append(e.Keys, identity.TagAPIKey), c.Name...)
-	case c.denied == nil:
+	case c.Denied == nil:
 		z.appendIP(e)
 	}
-	return c.denied
+	return c.Denied
 }
 
 // appendIP appends the client's network.

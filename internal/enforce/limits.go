@@ -32,7 +32,7 @@ func (z *Zone) limits(e *Evaluation) (*LimitSet, *answer.Denial) {
 func (z *Zone) tier(e *Evaluation) (string, *answer.Denial) {
 	if z.Tiers {
 		c := e.authenticate(e.Handler.Config)
-		return c.Tier, c.denied
+		return c.Tier, c.Denied
 	}
 	if tier, ok := e.Handler.Config.serviceTier(e.Vars); ok {
 		return tier, nil

@@ -92,7 +92,7 @@ type LimitState struct {
 // Forecast is the expected outcome of the next request.
 type Forecast struct {
 	// Outcome is allowed, over_limit, blocked, too_costly, banned, denied, exempt, failed, or
-	// unknown for a reference to a client that memory doesn't hold.
+	// unknown for a client that memory doesn't hold, or whose name has no API key any more.
 	Outcome string  `json:"outcome"`
 	Status  int     `json:"status,omitempty"` // of the answer; 0 if the request passes
 	Zone    string  `json:"zone,omitempty"`   // that refuses

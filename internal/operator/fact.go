@@ -68,12 +68,8 @@ func (s Status) Facts() (facts []Fact) {
 
 func (o *Store) facts() (facts []Fact) {
 	if o.Degraded {
-		do := "It is used again as soon as it answers"
-		if o.Network != nil {
-			do = "See that the server runs and this machine reaches it: it is used again as soon as it answers"
-		}
 		facts = append(facts, Fact{Fault, "The store " + o.Kind + " can't be used: memory decides, with smaller limits",
-			o.Since, o.Reason, true, do})
+			o.Since, o.Reason, true, "It is tried again by itself, without a restart"})
 	}
 	facts = o.History.addTo(facts, "The history can't be written, and waits in memory", "")
 	facts = o.APIKeys.addTo(facts, "The file of API keys <file> can't be read: keys read before are in force", mend)

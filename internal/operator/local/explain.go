@@ -234,6 +234,8 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 	}
 	ex.Answer.Limits = ex.inUse(explained, ex.Answer.Limits)
 	switch {
+	case ex.Kind == operator.APIKey && ex.Answer.Tier == "": // an allowance is no key
+		ex.Answer.Next = ex.withoutKey()
 	case ex.Answer.Rule != nil && ex.Answer.Rule.Action == operator.Allow:
 		ex.Answer.Next = operator.Forecast{Outcome: "allowed", Text: "passes: an operator allows it"}
 	case ex.Answer.Rule != nil:
@@ -251,6 +253,17 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)},
 			shadows)
 	}
+}
+
+// withoutKey returns the forecast for the name of API keys of which none is in force.
+func (ex *explainer) withoutKey() operator.Forecast {
+	const why = ": no API key of that name is in force"
+	asks := func(z *enforce.Zone) bool { return z.Tiers || z.Per == enforce.PerAPIKey }
+	c := ex.Config.APIKeys.CredentialsOf(ex.Value, ex.Now)
+	if c.Denied == nil || !slices.ContainsFunc(ex.Config.AllZones, asks) {
+		return operator.Forecast{Outcome: "unknown", Text: "counts as without a key" + why}
+	}
+	return operator.Forecast{Outcome: "denied", Status: c.Denied.Status, Text: "is denied" + why}
 }
 
 // bannedBy says whose rule bans the client.

@@ -125,8 +125,7 @@ func (ex *explainer) explainHandler(ctx context.Context, h *enforce.Handler, r *
 	e := h.Begin(r).By(enforce.Forecast{Config: h.Config})
 	defer e.Release()
 	if ex.Kind == operator.APIKey {
-		e.Credentials = enforce.Credentials{Known: true, Name: ex.Value,
-			Tier: h.Config.APIKeys.TierOf(ex.Value, ex.Now)}
+		e.Credentials = h.Config.APIKeys.CredentialsOf(ex.Value, ex.Now)
 	}
 	v, err := e.Decide()
 	if c := &e.Credentials; c.Tier != "" && ex.Answer.Tier == "" {

@@ -236,8 +236,12 @@ func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 	}
 	list, now := []operator.Key{}, time.Now()
 	for _, k := range inst.Engine.Keys(wanted) {
-		listed := listedKey(k, applied(limits[k.Limit.ID], k.Limit), now)
+		limits := limits[k.Limit.ID]
+		listed := listedKey(k, applied(limits, k.Limit), now)
 		listed.Tag = inst.Names.Tag(k.Key)
+		if listed.Tier != limits[0].tier && listed.Tier == "" { // it isn't known which tier's
+			listed.Units = ""
+		}
 		list = append(list, listed)
 	}
 	if q.By == operator.ByRefused {
