@@ -57,11 +57,17 @@ func (os *offenses) remove(n int) {
 	os.waiting = slices.Delete(os.waiting, 0, n)
 }
 
-// drop removes the offenses of a client, and returns how many there were.
+// drop ends and removes the offenses of a client, and returns how many there were.
 func (os *offenses) drop(client cell) int {
 	os.mu.Lock()
 	defer os.mu.Unlock()
 	before := len(os.waiting)
-	os.waiting = slices.DeleteFunc(os.waiting, func(o offense) bool { return o.cell == client })
+	os.waiting = slices.DeleteFunc(os.waiting, func(o offense) bool {
+		if o.cell != client {
+			return false
+		}
+		o.end()
+		return true
+	})
 	return before - len(os.waiting)
 }

@@ -115,8 +115,8 @@ func (r *request) penalize(e *Engine) (stored <-chan struct{}) {
 		if d.Penalty == nil || !d.refused || d.Waits || d.Quota.Reset == limiter.Never || !e.table.findRecord(d) {
 			continue
 		}
-		record := d.record.client().record.Load()
-		if o := d.Penalty.offense(r.now); !degraded && record != nil && record.Begins(o) { // nil if it was reset meanwhile
+		record := d.record.client().record.Load() // nil if it was reset meanwhile
+		if o := d.Penalty.offense(r.now); !degraded && record != nil && record.Begins(o) && !d.undecided() {
 			noted := offense{d.record, o, make(chan struct{})}
 			if e.committer.offenses.commit(noted) {
 				e.committer.queue.wakeUp()
@@ -131,6 +131,16 @@ func (r *request) penalize(e *Engine) (stored <-chan struct{}) {
 		}
 	}
 	return stored
+}
+
+// undecided reports whether requests under way may give units of the key back, so that it may not be over its limit.
+func (d *Debit) undecided() bool {
+	if d.Counting != Held || !d.cell.exists() {
+		return false
+	}
+	c := d.cell.lockPresent()
+	defer c.Unlock()
+	return c.rare().holds != nil
 }
 
 // awaitStored waits until the store has a penalty, so that it outlives this process if the client knows of it.

@@ -81,6 +81,35 @@ func TestPenaltyWaitsForTheLastDecision(t *testing.T) {
 	}
 }
 
+// Requests under way that may give their units back put no key over its limit: of seven right passwords at once, five
+// of which pass, none leads to a penalty. Once the units are used up, the next refusal does.
+func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
+	f, l := newFixture(t), sliding(t, 5, time.Minute)
+	d := penal(l, "key", time.Hour)
+	d.Counting = Held
+	for _, wrong := range []bool{false, true} {
+		var underWay []*Pending
+		for range 5 {
+			debits := []Debit{d}
+			if got := f.ask(debits...); !got.Allowed {
+				t.Fatalf("one of five is refused: %+v", got)
+			}
+			underWay = append(underWay, debits[0].Pending)
+		}
+		for range 2 {
+			if over := f.ask(d); over.Allowed || over.Retry > 2*time.Minute {
+				t.Errorf("while five are under way, another one is decided as %+v, want no penalty", over)
+			}
+		}
+		for _, p := range underWay {
+			p.Settle(wrong)
+		}
+	}
+	if over := f.ask(d); over.Retry != time.Hour {
+		t.Errorf("after five that count: %+v, want a penalty", over)
+	}
+}
+
 func TestPenaltyFromTheLast(t *testing.T) {
 	f, l := newFixture(t), sliding(t, 1, time.Minute)
 	d := penal(l, "key", time.Hour)

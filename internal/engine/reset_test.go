@@ -167,13 +167,19 @@ func TestAResetDropsOffensesThatWait(t *testing.T) {
 	f := newFixture(t)
 	client := &Client{Key: []byte("c")}
 	f.table.ensureClient(client)
-	f.committer.offenses.add(offense{cell: client.cell})
+	stored := make(chan struct{})
+	f.committer.offenses.add(offense{cell: client.cell, stored: stored})
 	other := &Client{Key: []byte("other")}
 	f.table.ensureClient(other)
 	f.committer.offenses.add(offense{cell: other.cell})
 	f.committer.eraser.forgetClient(client.cell)
 	if left := f.committer.offenses.first(maxOffenses); len(left) != 1 || left[0].cell != other.cell {
 		t.Errorf("%d offenses are left", len(left))
+	}
+	select {
+	case <-stored:
+	default:
+		t.Error("who waits for a dropped offense waits on")
 	}
 }
 
