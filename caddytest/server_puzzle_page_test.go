@@ -206,14 +206,8 @@ func TestLostCookieIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, perClient("session {\nchallenge proof_of_work 8 {\nwithout_script 5s\n}\n}", "on_exceeded challenge\nlimit 1/1h"))
 	one := []string{from(1), agent(1)}
-	setter, err := challenge.New(s.secret(), challenge.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wait, err := setter.SetWait(time.Now().Add(-30*time.Second), audience.Site, networkOf(1), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	setter := challenge.New(s.secret(), 0)
+	wait := setter.SetWait(time.Now().Add(-30*time.Second), audience.Site, networkOf(1), 10*time.Second)
 	again := solve(t, s.get(endpoint, one...).body, "/where?x=1")
 	again.Set("again", "1")
 	for name, a := range map[string]answer{

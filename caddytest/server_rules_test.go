@@ -263,14 +263,8 @@ func TestAllowedSessionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, withSessions("lifetime 10h", "limit 1/1h"))
 	s.get("/")
-	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	issued, value, err := signer.Issue(time.Now().Add(-6*time.Hour), audience, networkOf(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := session.New(s.secret(), 10*time.Hour)
+	issued, value := signer.Issue(time.Now().Add(-6*time.Hour), audience, networkOf(1))
 	s.setRules("allow session:" + identity.SessionName(issued.ID[:]))
 	a := s.get("/", from(1), "Cookie: rl="+value)
 	if len(a.header["Ratelimit"]) > 0 {

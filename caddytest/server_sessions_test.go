@@ -200,14 +200,8 @@ func TestSolutionsThatEarnNothing(t *testing.T) {
 	secret := s.secret()
 	set := func(secret *identity.Secret, site string, network []byte, at time.Time) url.Values {
 		t.Helper()
-		setter, err := challenge.New(secret, challenge.Options{Difficulty: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
-		puzzle, err := setter.Set(at, site, network)
-		if err != nil {
-			t.Fatal(err)
-		}
+		setter := challenge.New(secret, 8)
+		puzzle := setter.Set(at, site, network)
 		return url.Values{"puzzle": {puzzle.Text}, "solution": {solution(puzzle.Text, puzzle.Numbers, puzzle.Zeros)}}
 	}
 	other, err := identity.NewSecret([]byte(strings.Repeat("another secret ", 4)))
@@ -333,10 +327,7 @@ func TestCookiesThatAreNoSession(t *testing.T) {
 	cookie := s.earn(from(1), agent(1))
 	value := strings.TrimPrefix(cookie, "Cookie: rl=")
 	signer := func(secret *identity.Secret) *session.Signer {
-		signer, err := session.New(secret, session.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		signer := session.New(secret, 0)
 		return signer
 	}
 	other, err := identity.NewSecret([]byte(strings.Repeat("another secret ", 4)))
@@ -344,10 +335,7 @@ func TestCookiesThatAreNoSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	issue := func(secret *identity.Secret, at time.Time, a session.Audience) string {
-		_, value, err := signer(secret).Issue(at, a, networkOf(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, value := signer(secret).Issue(at, a, networkOf(1))
 		return value
 	}
 	now, secret := time.Now(), s.secret()
@@ -421,15 +409,9 @@ func TestSessionIsRenewedAtHalfOfItsLife(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, strings.Replace(withSessions("lifetime 10h", "limit 4/1h"), "respond ", "header /shared Cache-Control \"public, max-age=60\"\nrespond ", 1))
 	s.get("/")
-	signer, err := session.New(s.secret(), session.Options{Lifetime: 10 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	signer := session.New(s.secret(), 10*time.Hour)
 	aged := func(by time.Duration) string {
-		_, value, err := signer.Issue(time.Now().Add(-by), audience, networkOf(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, value := signer.Issue(time.Now().Add(-by), audience, networkOf(1))
 		return "Cookie: rl=" + value
 	}
 	if a := s.get("/", from(1), aged(4*time.Hour)); len(a.header.Values("Set-Cookie")) > 0 {
@@ -577,15 +559,9 @@ func TestSessionWithoutScript(t *testing.T) {
 	t.Parallel()
 	s := startCaddy(t, perClient("session {\nchallenge proof_of_work 8\n}", "on_exceeded challenge\nlimit 1/1h"))
 	one := []string{from(1), agent(1)}
-	setter, err := challenge.New(s.secret(), challenge.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	setter := challenge.New(s.secret(), 0)
 	ready := func(network int) string { // a token whose time is over
-		token, err := setter.SetWait(time.Now().Add(-30*time.Second), audience.Site, networkOf(network), 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := setter.SetWait(time.Now().Add(-30*time.Second), audience.Site, networkOf(network), 10*time.Second)
 		return endpoint + "?" + url.Values{"wait": {token.Token}, "target": {"/where?x=1"}}.Encode()
 	}
 	s.wantPassed(1, 1, "/", one...)

@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 )
 
 // Sealer seals values that are stored where others can read them. It may be used from any number of
@@ -11,42 +10,32 @@ import (
 type Sealer struct{ ciphers []cipher.AEAD } // the first one seals
 
 // Sealer returns a sealer of values for one purpose.
-func (s *Secret) Sealer(purpose string) (*Sealer, error) {
-	keys, err := s.Derive(purpose)
-	if err != nil {
-		return nil, err
-	}
+func (s *Secret) Sealer(purpose string) *Sealer {
 	sealer := new(Sealer)
-	for _, key := range keys {
+	for _, key := range s.Derive(purpose) {
 		block, err := aes.NewCipher(key)
 		if err != nil {
-			return nil, err
+			panic(err) // unreachable: the key has 32 bytes
 		}
-		sealed, err := cipher.NewGCM(block)
+		sealed, err := cipher.NewGCMWithRandomNonce(block)
 		if err != nil {
-			return nil, err
+			panic(err) // unreachable: the cipher is AES
 		}
 		sealer.ciphers = append(sealer.ciphers, sealed)
 	}
-	return sealer, nil
+	return sealer
 }
 
 // Seal seals a value under the first line of the secret, and binds it to a name.
 func (s *Sealer) Seal(name string, value []byte) []byte {
-	c := s.ciphers[0]
-	nonce := make([]byte, c.NonceSize(), c.NonceSize()+len(value)+c.Overhead())
-	rand.Read(nonce) // never fails: see crypto/rand
-	return c.Seal(nonce, nonce, value, []byte(name))
+	return s.ciphers[0].Seal(nil, nil, value, []byte(name)) // #nosec G407 -- it takes a random nonce by itself
 }
 
 // Open opens a value that is sealed under any line of the secret. inUse reports whether it is the first line,
 // and ok is false if no line opens it.
 func (s *Sealer) Open(name string, sealed []byte) (value []byte, inUse, ok bool) {
 	for i, c := range s.ciphers {
-		if len(sealed) < c.NonceSize() {
-			break
-		}
-		if value, err := c.Open(nil, sealed[:c.NonceSize()], sealed[c.NonceSize():], []byte(name)); err == nil {
+		if value, err := c.Open(nil, nil, sealed, []byte(name)); err == nil {
 			return value, i == 0, true
 		}
 	}

@@ -47,11 +47,8 @@ func NewSecret(text []byte, older ...[]byte) (*Secret, error) {
 		}
 		s.texts[i] = bytes.Clone(text)
 	}
-	keys, err := s.Derive("keys at rest")
-	if err != nil {
-		return nil, err
-	}
-	s.keys, s.Hasher = keys, NewHasher(keys[0])
+	s.keys = s.Derive("keys at rest")
+	s.Hasher = NewHasher(s.keys[0])
 	return s, nil
 }
 
@@ -66,23 +63,16 @@ func (s *Secret) Equal(other *Secret) bool {
 
 // Derive returns a key of 32 bytes from each text, for one purpose. Keys for different purposes reveal nothing about
 // each other. The first key is in use; the others only verify.
-func (s *Secret) Derive(purpose string) ([][]byte, error) {
+func (s *Secret) Derive(purpose string) [][]byte {
 	keys := make([][]byte, len(s.texts))
 	for i, text := range s.texts {
-		var err error
-		if keys[i], err = derive(text, purpose); err != nil {
-			return nil, err
+		key, err := hkdf.Key(sha256.New, text, nil, "caddy-tally: "+purpose, sha256.Size)
+		if err != nil {
+			panic(err) // unreachable: the text is long enough, and the key is short
 		}
+		keys[i] = key
 	}
-	return keys, nil
-}
-
-func derive(text []byte, purpose string) ([]byte, error) {
-	key, err := hkdf.Key(sha256.New, text, nil, "caddy-tally: "+purpose, sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("identity: derive key: %w", err)
-	}
-	return key, nil
+	return keys
 }
 
 // RandomSecret returns a new random secret without a file.

@@ -92,8 +92,8 @@ func showing(t *testing.T) http.Handler {
 			w.Header().Set("Content-Type", "text/javascript") // the widget's
 			return
 		}
-		puzzle, _ := setter.Set(time.Now(), site, home)
-		wait, _ := setter.SetWait(time.Now(), site, home, time.Minute)
+		puzzle := setter.Set(time.Now(), site, home)
+		wait := setter.SetWait(time.Now(), site, home, time.Minute)
 		shown := Page{
 			Texts: language.Choose(r.FormValue("lang")), Site: page.Site{Name: "Example & Söhne", Contact: "help@example.com"}, Action: "/verify", Puzzle: &puzzle,
 			Retry: time.Hour, Reference: page.Reference{Short: "es6vg-mf38q", Whole: "es6vgmf38q0ndd74y6072e8h23n030vehfwh6x5f1bbs2evne6k8xygrykk8frtx"},
@@ -140,7 +140,7 @@ func (s *siteWithPuzzle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *siteWithPuzzle) refuse(w http.ResponseWriter, r *http.Request) {
-	puzzle, _ := s.setter.Set(time.Now(), site, home)
+	puzzle := s.setter.Set(time.Now(), site, home)
 	page := Page{Texts: language.Choose(""), Action: "/verify", Target: r.URL.RequestURI(), Puzzle: &puzzle}
 	w.Header().Set("Content-Security-Policy", page.Policy()+"; report-uri /violated")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -29,7 +29,7 @@ var widget = &Widget{
 }
 
 func pages(t testing.TB) map[string]Page {
-	puzzle := set(t, newSetter(t, 8, oneSecret))
+	puzzle := set(newSetter(t, 8, oneSecret))
 	return map[string]Page{
 		"puzzle": {Texts: language.Choose(""), Action: "/verify", Target: "/a?b=c", Puzzle: &puzzle, Retry: 42 * time.Second},
 		"widget": {Texts: language.Choose(""), Action: "/verify", Target: "/a?b=c", Widget: widget, Notice: "That took too long."},

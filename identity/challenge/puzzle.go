@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"math/bits"
 	"time"
@@ -19,14 +18,16 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyed"
 )
 
-// Bounds of [Options].
+// The difficulty of puzzles determines the number of tries: on average 2 to the power of it.
 const (
 	DefaultDifficulty = 22 // a second on a computer, two or three on a phone
 	MinDifficulty     = 1
 	MaxDifficulty     = 28 // minutes
+)
 
+// The times for solving a puzzle of DefaultDifficulty, and any puzzle.
+const (
 	DefaultLifetime = 5 * time.Minute
-	MinLifetime     = 10 * time.Second
 	MaxLifetime     = time.Hour
 )
 
@@ -38,47 +39,21 @@ var (
 	ErrUnsolved  = errors.New("challenge: the number is not a solution")
 )
 
-// Options are the options of a [Setter]. The zero value is usable.
-type Options struct {
-	// Difficulty determines the number of tries: on average 2 to the power of it.
-	// 0 is DefaultDifficulty.
-	Difficulty int
-
-	// Lifetime is the time for solving a puzzle. 0 is DefaultLifetime, and twice as long for each bit above
-	// DefaultDifficulty: a slow phone must be able to solve it.
-	Lifetime time.Duration
-
-	// Random is the source of nonces. nil is crypto/rand.
-	Random io.Reader
-}
-
 // Setter sets puzzles and checks solutions. It may be used from any number of
 // goroutines.
 type Setter struct {
-	ring keyed.Ring
-	o    Options
+	ring       keyed.Ring
+	difficulty int
+	random     io.Reader
 }
 
-// New returns a setter under keys that are derived from a secret.
-func New(secret *identity.Secret, o Options) (*Setter, error) {
-	o.Difficulty = cmp.Or(o.Difficulty, DefaultDifficulty)
-	o.Lifetime = cmp.Or(o.Lifetime, min(DefaultLifetime<<min(max(o.Difficulty-DefaultDifficulty, 0), 10), MaxLifetime))
-	if o.Random == nil {
-		o.Random = rand.Reader
+// New returns a setter under keys that are derived from a secret. The difficulty is at least MinDifficulty and at
+// most MaxDifficulty; 0 is DefaultDifficulty.
+func New(secret *identity.Secret, difficulty int) *Setter {
+	return &Setter{
+		ring: keyed.NewRing(secret.Derive("challenges")), difficulty: cmp.Or(difficulty, DefaultDifficulty),
+		random: rand.Reader,
 	}
-	if o.Difficulty < MinDifficulty || o.Difficulty > MaxDifficulty {
-		return nil, fmt.Errorf("challenge: difficulty must be between %d and %d, got %d", MinDifficulty, MaxDifficulty,
-			o.Difficulty)
-	}
-	if o.Lifetime < MinLifetime || o.Lifetime > MaxLifetime {
-		return nil, fmt.Errorf("challenge: lifetime must be between %v and %v, got %v", MinLifetime,
-			MaxLifetime, o.Lifetime)
-	}
-	keys, err := secret.Derive("challenges")
-	if err != nil {
-		return nil, fmt.Errorf("challenge: %w", err)
-	}
-	return &Setter{ring: keyed.NewRing(keys), o: o}, nil
 }
 
 // The offsets of the fields of a puzzle.
@@ -110,6 +85,9 @@ func split(difficulty int) (numbers, zeros int) {
 // NonceSize is the length of a puzzle's nonce in bytes.
 const NonceSize = 18
 
+// Nonce identifies a puzzle. Accept each only once: keep it for MaxLifetime.
+type Nonce = [NonceSize]byte
+
 // Sizes of texts, in characters: a puzzle, and the hexadecimal digits of one number of a solution.
 const (
 	PuzzleSize = puzzleSize / 3 * 4
@@ -124,51 +102,51 @@ type Puzzle struct {
 	Text    string // PuzzleSize characters
 	Numbers int    // the number of different numbers in a solution, in ascending order
 	Zeros   int    // the leading zero bits that each of them needs
-	Expires time.Time
 }
 
 // Set makes a puzzle for a client of a network. The network has the form of [identity.AppendPrefix], and is empty if
-// there is none. It returns errors of the random source.
-func (s *Setter) Set(now time.Time, site string, network []byte) (Puzzle, error) {
-	expires := now.Add(s.o.Lifetime).Unix()
-	text, err := s.seal(version, uint32(expires), byte(s.o.Difficulty), site, network)
-	if err != nil {
-		return Puzzle{}, err
-	}
-	numbers, zeros := split(s.o.Difficulty)
-	return Puzzle{text, numbers, zeros, time.Unix(expires, 0)}, nil
+// there is none.
+func (s *Setter) Set(now time.Time, site string, network []byte) Puzzle {
+	text := s.seal(version, now.Add(lifetime(s.difficulty)), byte(s.difficulty), site, network)
+	numbers, zeros := split(s.difficulty)
+	return Puzzle{text, numbers, zeros}
 }
 
-func sign(key keyed.Key, p *[puzzleSize]byte, site string, network []byte) [keyed.Size]byte {
+// lifetime returns the time for solving a puzzle: twice as long for each bit above DefaultDifficulty, since a slow
+// phone must be able to solve it.
+func lifetime(difficulty int) time.Duration {
+	return min(DefaultLifetime<<max(difficulty-DefaultDifficulty, 0), MaxLifetime)
+}
+
+// sealed are the bytes of a puzzle.
+type sealed [puzzleSize]byte
+
+// time returns when a puzzle expires, or when a token is ready.
+func (p *sealed) time() time.Time { return time.Unix(int64(binary.BigEndian.Uint32(p[expiresAt:])), 0) }
+
+func (p *sealed) sign(key keyed.Key, site string, network []byte) [keyed.Size]byte {
 	return key.Start().Text("puzzle").Fixed(p[:macAt]).Text(site).Bytes(network).Sum()
-}
-
-// Solved is a solved puzzle. Accept each puzzle only once: keep the nonce until it expires.
-type Solved struct {
-	Nonce   [NonceSize]byte
-	Expires time.Time
 }
 
 // Check checks the solution of a puzzle that was set for a client of a network. It returns one of the errors of this
 // package. A solution has the hexadecimal digits of all numbers, one after the other.
-func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solution string) (Solved, error) {
+func (s *Setter) Check(now time.Time, site string, network []byte, puzzle, solution string) (n Nonce, err error) {
 	p, err := s.open(version, puzzle, site, network)
 	if err != nil {
-		return Solved{}, err
+		return n, err
 	}
-	expires := time.Unix(int64(binary.BigEndian.Uint32(p[expiresAt:])), 0)
-	if !now.Before(expires) {
-		return Solved{}, ErrExpired
+	if !now.Before(p.time()) {
+		return n, ErrExpired
 	}
 	numbers, zeros := split(int(p[difficultyAt]))
 	if err := check(puzzle, solution, numbers, zeros); err != nil {
-		return Solved{}, err
+		return n, err
 	}
-	return Solved{[NonceSize]byte(p[nonceAt:]), expires}, nil
+	return Nonce(p[nonceAt:]), nil
 }
 
 // open decodes a puzzle of a version that was set for a client of a network.
-func (s *Setter) open(version byte, puzzle, site string, network []byte) (p [puzzleSize]byte, err error) {
+func (s *Setter) open(version byte, puzzle, site string, network []byte) (p sealed, err error) {
 	if len(puzzle) != PuzzleSize {
 		return p, ErrMalformed
 	}
@@ -179,7 +157,7 @@ func (s *Setter) open(version byte, puzzle, site string, network []byte) (p [puz
 		if key.ID != [keyed.IDSize]byte(p[keyAt:]) {
 			continue
 		}
-		if sum := sign(key, &p, site, network); hmac.Equal(sum[:], p[macAt:]) {
+		if sum := p.sign(key, site, network); hmac.Equal(sum[:], p[macAt:]) {
 			return p, nil
 		}
 	}

@@ -3,7 +3,6 @@ package challenge
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"time"
@@ -28,43 +27,36 @@ type Wait struct {
 }
 
 // SetWait makes a token for a client of a network, which is ready after wait. It has the form of a puzzle of version 3,
-// with the time at which it is ready in the field "expires". It returns errors of the random source.
-func (s *Setter) SetWait(now time.Time, site string, network []byte, wait time.Duration) (Wait, error) {
-	ready := now.Add(wait).Add(time.Second - 1).Unix() // rounded up
-	token, err := s.seal(versionWait, uint32(ready), 0, site, network)
-	seconds := math.Ceil(time.Unix(ready, 0).Sub(now).Seconds())
-	return Wait{token, int(seconds)}, err
+// with the time at which it is ready in the field "expires".
+func (s *Setter) SetWait(now time.Time, site string, network []byte, wait time.Duration) Wait {
+	ready := time.Unix(now.Add(wait).Add(time.Second-1).Unix(), 0) // rounded up
+	return Wait{s.seal(versionWait, ready, 0, site, network), int(math.Ceil(ready.Sub(now).Seconds()))}
 }
 
 // CheckWait checks a token that was made for a client of a network: it must be ready and not expired. It returns one of
-// the errors of this package. Accept each token only once: keep the nonce until it expires.
-func (s *Setter) CheckWait(now time.Time, site string, network []byte, token string) (Solved, error) {
+// the errors of this package.
+func (s *Setter) CheckWait(now time.Time, site string, network []byte, token string) (n Nonce, err error) {
 	p, err := s.open(versionWait, token, site, network)
-	if err != nil {
-		return Solved{}, err
-	}
-	ready := time.Unix(int64(binary.BigEndian.Uint32(p[expiresAt:])), 0)
-	expires := ready.Add(waitLasts)
-	switch {
+	switch ready := p.time(); {
+	case err != nil:
+		return n, err
 	case now.Before(ready):
-		return Solved{}, ErrEarly
-	case !now.Before(expires):
-		return Solved{}, ErrExpired
+		return n, ErrEarly
+	case !now.Before(ready.Add(waitLasts)):
+		return n, ErrExpired
 	}
-	return Solved{[NonceSize]byte(p[nonceAt:]), expires}, nil
+	return Nonce(p[nonceAt:]), nil
 }
 
 // seal makes the text of a puzzle or a token with a new nonce.
-func (s *Setter) seal(version byte, expires uint32, difficulty byte, site string, network []byte) (string, error) {
-	var p [puzzleSize]byte
+func (s *Setter) seal(version byte, at time.Time, difficulty byte, site string, network []byte) string {
+	var p sealed
 	p[0] = version
 	copy(p[keyAt:], s.ring[0].ID[:])
-	binary.BigEndian.PutUint32(p[expiresAt:], expires)
+	binary.BigEndian.PutUint32(p[expiresAt:], uint32(at.Unix()))
 	p[difficultyAt] = difficulty
-	if _, err := io.ReadFull(s.o.Random, p[nonceAt:macAt]); err != nil {
-		return "", fmt.Errorf("challenge: random nonce: %w", err)
-	}
-	sum := sign(s.ring[0], &p, site, network)
+	_, _ = io.ReadFull(s.random, p[nonceAt:macAt]) // never fails: see crypto/rand
+	sum := p.sign(s.ring[0], site, network)
 	copy(p[macAt:], sum[:])
-	return encoding.EncodeToString(p[:]), nil
+	return encoding.EncodeToString(p[:])
 }

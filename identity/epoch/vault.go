@@ -96,10 +96,7 @@ func (v *inVault) read(name string) ([]byte, error) {
 }
 
 func (v *inVault) add(name string, key []byte) ([]byte, error) {
-	sealed, err := v.seal(name, key)
-	if err != nil {
-		return nil, err
-	}
+	sealed := v.sealer().Seal(name, key)
 	kept, err := v.vault.SwapValue(name, nil, sealed)
 	if err != nil || bytes.Equal(kept, sealed) {
 		return key, err
@@ -111,10 +108,7 @@ func (v *inVault) add(name string, key []byte) ([]byte, error) {
 // values stay.
 func (v *inVault) sealAgain() error {
 	_, err := v.each(func(name string, sealed, key []byte) error {
-		again, err := v.seal(name, key)
-		if err == nil {
-			_, err = v.vault.SwapValue(name, sealed, again)
-		}
+		_, err := v.vault.SwapValue(name, sealed, v.sealer().Seal(name, key))
 		return err
 	})
 	return err
@@ -122,10 +116,7 @@ func (v *inVault) sealAgain() error {
 
 // each counts the values, and calls f with those that a later line opens.
 func (v *inVault) each(f func(name string, sealed, key []byte) error) (n Seals, err error) {
-	sealer, err := v.sealer()
-	if err != nil {
-		return n, err
-	}
+	sealer := v.sealer()
 	values, err := v.vault.Values()
 	if err != nil {
 		return n, err
@@ -157,25 +148,12 @@ func (v *inVault) sweep(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// seal seals a key under the first line of the secret, and binds it to its name.
-func (v *inVault) seal(name string, key []byte) ([]byte, error) {
-	sealer, err := v.sealer()
-	if err != nil {
-		return nil, err
-	}
-	return sealer.Seal(name, key), nil
-}
-
 // open opens a value sealed under any line of the secret file.
 func (v *inVault) open(name string, sealed []byte) ([]byte, error) {
-	sealer, err := v.sealer()
-	if err != nil {
-		return nil, err
-	}
-	if key, _, ok := sealer.Open(name, sealed); ok && len(key) == keySize {
+	if key, _, ok := v.sealer().Open(name, sealed); ok && len(key) == keySize {
 		return key, nil
 	}
 	return nil, ErrOtherSecret
 }
 
-func (v *inVault) sealer() (*identity.Sealer, error) { return v.secret().Sealer("keys in a vault") }
+func (v *inVault) sealer() *identity.Sealer { return v.secret().Sealer("keys in a vault") }

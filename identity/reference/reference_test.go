@@ -25,11 +25,7 @@ func newSealer(t testing.TB, secrets ...string) *Sealer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return New(secret)
 }
 
 var refusal = Refusal{

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/caddy-tally/caddy-tally/identity"
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyed"
@@ -30,24 +29,17 @@ type key struct {
 
 // New returns a sealer under keys that are derived from a secret. Older secrets still open
 // the references sealed under them.
-func New(secret *identity.Secret) (*Sealer, error) {
-	macs, err := secret.Derive("references: authentication")
-	if err != nil {
-		return nil, fmt.Errorf("reference: %w", err)
-	}
-	ciphers, err := secret.Derive("references: encryption")
-	if err != nil {
-		return nil, fmt.Errorf("reference: %w", err)
-	}
+func New(secret *identity.Secret) *Sealer {
+	macs, ciphers := secret.Derive("references: authentication"), secret.Derive("references: encryption")
 	s := &Sealer{keys: make([]key, len(macs))}
 	for i := range s.keys {
 		block, err := aes.NewCipher(ciphers[i])
 		if err != nil {
-			return nil, fmt.Errorf("reference: %w", err)
+			panic(err) // unreachable: the key has 32 bytes
 		}
 		s.keys[i] = key{mac: keyed.New(macs[i]), block: block}
 	}
-	return s, nil
+	return s
 }
 
 // Seal returns the reference of a refusal. Each call returns another one.

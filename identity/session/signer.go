@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/identity/internal/keyed"
 )
 
-// Bounds of [Options.Lifetime]. Browsers keep no cookie longer than 400 days.
+// The lifetimes of sessions that aren't renewed. Browsers keep no cookie longer than 400 days.
 const (
 	DefaultLifetime = 7 * 24 * time.Hour
 	MinLifetime     = time.Minute
@@ -31,16 +30,6 @@ var (
 	ErrExpired   = errors.New("session: expired")
 	ErrFuture    = errors.New("session: issued in the future")
 )
-
-// Options are the options of a [Signer]. The zero value is usable.
-type Options struct {
-	// Lifetime is the lifetime of a session that isn't renewed. 0 is DefaultLifetime. A shorter one also
-	// applies to tokens issued before.
-	Lifetime time.Duration
-
-	// Random is the source of IDs of sessions. nil is crypto/rand.
-	Random io.Reader
-}
 
 // Audience is where a token is valid. A token for another audience is refused.
 type Audience struct {
@@ -70,32 +59,20 @@ type Signer struct {
 	random   io.Reader
 }
 
-// New returns a signer under keys that are derived from a secret.
-func New(secret *identity.Secret, o Options) (*Signer, error) {
-	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
-	if o.Lifetime < MinLifetime || o.Lifetime > MaxLifetime {
-		return nil, fmt.Errorf("session: lifetime must be between %v and %v, got %v", MinLifetime,
-			MaxLifetime, o.Lifetime)
+// New returns a signer under keys that are derived from a secret. The lifetime is at least MinLifetime and at most
+// MaxLifetime; 0 is DefaultLifetime. A shorter one also applies to tokens issued before.
+func New(secret *identity.Secret, lifetime time.Duration) *Signer {
+	return &Signer{
+		ring: keyed.NewRing(secret.Derive("sessions")), lifetime: cmp.Or(lifetime, DefaultLifetime), random: rand.Reader,
 	}
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	keys, err := secret.Derive("sessions")
-	if err != nil {
-		return nil, fmt.Errorf("session: %w", err)
-	}
-	return &Signer{ring: keyed.NewRing(keys), lifetime: o.Lifetime, random: o.Random}, nil
 }
 
 // Issue makes a session for a client of a network and returns it with its token. The network has the form of
-// [identity.AppendPrefix], and is empty if there is none. It returns errors of the random source.
-func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, string, error) {
+// [identity.AppendPrefix], and is empty if there is none.
+func (s *Signer) Issue(now time.Time, a Audience, network []byte) (Session, string) {
 	var id [IDSize]byte
-	if _, err := io.ReadFull(s.random, id[:]); err != nil {
-		return Session{}, "", fmt.Errorf("session: random id: %w", err)
-	}
-	session, value := s.Renew(now, a, network, id)
-	return session, value, nil
+	_, _ = io.ReadFull(s.random, id[:]) // never fails: see crypto/rand
+	return s.Renew(now, a, network, id)
 }
 
 // Renew issues a session again to a client of a network. The ID stays the same, and so does the usage.

@@ -34,16 +34,16 @@ var (
 	OwnLimit      = ownLimit
 )
 
-func (e *Evaluation) Collect() error                                       { return e.collect() }
-func (e *Evaluation) IsExempt() (bool, error)                              { return e.isExempt() }
-func (e *Evaluation) Identify() *Client                                    { return e.identify() }
-func (e *Evaluation) AttachClient(cfg *Config, named bool)                 { e.attachClient(cfg, named) }
-func (e *Evaluation) BannedFor(ban *rules.Rule) time.Duration              { return e.bannedFor(ban) }
-func (z *Zone) Matches(e *Evaluation) (bool, error)                        { return z.matches(e) }
-func (c *Client) LocateFrom(e *Evaluation)                                 { c.locateFrom(e) }
-func (c *Client) Issue(keys *sessionKeys) (session.Session, string, error) { return c.issue(keys) }
-func (r *Refusal) Recent() (key []byte, held instance.Recent)              { return r.recent() }
-func (v *ShadowVerdicts) Placeholder(key string) (value any, ok bool)      { return v.placeholder(key) }
+func (e *Evaluation) Collect() error                                  { return e.collect() }
+func (e *Evaluation) IsExempt() (bool, error)                         { return e.isExempt() }
+func (e *Evaluation) Identify() *Client                               { return e.identify() }
+func (e *Evaluation) AttachClient(cfg *Config, named bool)            { e.attachClient(cfg, named) }
+func (e *Evaluation) BannedFor(ban *rules.Rule) time.Duration         { return e.bannedFor(ban) }
+func (z *Zone) Matches(e *Evaluation) (bool, error)                   { return z.matches(e) }
+func (c *Client) LocateFrom(e *Evaluation)                            { c.locateFrom(e) }
+func (c *Client) Issue(keys *sessionKeys) (session.Session, string)   { return c.issue(keys) }
+func (r *Refusal) Recent() (key []byte, held instance.Recent)         { return r.recent() }
+func (v *ShadowVerdicts) Placeholder(key string) (value any, ok bool) { return v.placeholder(key) }
 
 func (z *Zone) CostOf(r *http.Request) (int64, error) {
 	return z.costOf(&Evaluation{Verdict: Verdict{Http: r, Handler: new(Handler)}}, nil)

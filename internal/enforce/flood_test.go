@@ -48,10 +48,7 @@ func recipeHandler(t *testing.T, recipe, more string) *config.Handler {
 func sessionOf(t *testing.T, h *enforce.Handler, ip string) string {
 	t.Helper()
 	x := newExchangeOf(t, h, http.MethodPost, nil, ip)
-	cookie, value, err := x.Client.Issue(x.Keys)
-	if err != nil || cookie.ID == [16]byte{} {
-		t.Fatal(err)
-	}
+	_, value := x.Client.Issue(x.Keys)
 	value, _, _ = strings.Cut(value, ";")
 	return value
 }

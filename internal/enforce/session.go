@@ -57,13 +57,10 @@ func (c *Client) shownSession(network []byte) (shown session.Session, ok, forged
 }
 
 // issue issues a session for the client, and returns it and a Set-Cookie field.
-func (c *Client) issue(keys *sessionKeys) (session.Session, string, error) {
+func (c *Client) issue(keys *sessionKeys) (session.Session, string) {
 	now, audience := time.Now(), c.audience()
-	issued, value, err := keys.signer.Issue(now, audience, c.NetworkID())
-	if err != nil {
-		return issued, "", err
-	}
-	return issued, session.SetCookie(audience.Cookie, value, now, issued), nil
+	issued, value := keys.signer.Issue(now, audience, c.NetworkID())
+	return issued, session.SetCookie(audience.Cookie, value, now, issued)
 }
 
 // isRenewable reports whether the client has a session that should be renewed.
@@ -100,19 +97,7 @@ func (s *Sessions) Ready(ctx context.Context, cfg *Config) *sessionKeys {
 	if secret == nil {
 		return nil
 	}
-	keys, err := s.derive(secret)
-	if err != nil {
-		return nil // not reached: provision has checked the options
-	}
+	keys := &sessionKeys{session.New(secret, s.Lifetime), challenge.New(secret, s.Difficulty)}
 	s.keys.Store(keys)
 	return keys
-}
-
-func (s *Sessions) derive(secret *identity.Secret) (*sessionKeys, error) {
-	signer, err := session.New(secret, session.Options{Lifetime: s.Lifetime})
-	if err != nil {
-		return nil, err
-	}
-	setter, err := challenge.New(secret, challenge.Options{Difficulty: s.Difficulty})
-	return &sessionKeys{signer, setter}, err
 }

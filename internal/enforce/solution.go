@@ -61,13 +61,13 @@ func (c *challengeExchange) isVisit() bool {
 // acceptWait issues a session for a token whose waiting time is over, and redirects the browser. It
 // has limits in addition to those of solutions.
 func (c *challengeExchange) acceptWait(text string) error {
-	token, err := c.Keys.Setter.CheckWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), text)
+	nonce, err := c.Keys.Setter.CheckWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), text)
 	if err != nil {
 		return c.reject(reasonOf(err))
 	}
 	c.doubtful = httpfield.IsNavigation(c.Http.Header)
 	network := c.Client.networkSubject.Key
-	return c.issue(token.Nonce,
+	return c.issue(nonce,
 		engine.Debit{Limit: c.Limits.waits, Key: network, Cost: 1},
 		engine.Debit{Limit: c.Limits.liveWaits, Key: network, Cost: 1})
 }
@@ -115,17 +115,16 @@ func (c *challengeExchange) check() (token [tokenSize]byte, reason string) {
 	if c.Verifier != nil {
 		return c.verify(c.Http.PostForm.Get(c.Verifier.Service().Field))
 	}
-	solved, err := c.Keys.Setter.Check(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(),
+	token, err := c.Keys.Setter.Check(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(),
 		c.Http.PostForm.Get("puzzle"), c.Http.PostForm.Get("solution"))
-	if err != nil {
-		return token, reasonOf(err)
-	}
-	return solved.Nonce, ""
+	return token, reasonOf(err)
 }
 
-// reasonOf returns the reason for not accepting a solution or a token, as metrics name it.
+// reasonOf returns the reason for not accepting a solution or a token, as metrics name it; "" without an error.
 func reasonOf(err error) string {
 	switch {
+	case err == nil:
+		return ""
 	case errors.Is(err, challenge.ErrForeign):
 		return foreign
 	case errors.Is(err, challenge.ErrExpired):
@@ -171,10 +170,7 @@ func (c *challengeExchange) punish() {
 
 // grant issues a session, and redirects the browser.
 func (c *challengeExchange) grant() error {
-	issued, cookie, err := c.Client.issue(c.Keys)
-	if err != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
+	issued, cookie := c.Client.issue(c.Keys)
 	c.Client.passRecordTo(issued)
 	meter.SessionIssued()
 	c.Config.note(c.Config.Session.Solved, true)
@@ -219,9 +215,7 @@ func (c *challengeExchange) show(status int, target string, refused *answer.Refu
 	if refused != nil {
 		page.Retry, page.Reference = refused.Retry, refused.References()
 	}
-	if err := c.set(&page); err != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
+	c.set(&page)
 	meter.ChallengeShown()
 	c.Config.note(c.Config.Session.Solved, false)
 	return c.render(status, page)
@@ -241,13 +235,10 @@ func (c *challengeExchange) render(status int, page challenge.Page) error {
 type notice func(*language.Texts) string
 
 // set puts a challenge into a page.
-func (c *challengeExchange) set(page *challenge.Page) error {
+func (c *challengeExchange) set(page *challenge.Page) {
+	now, site, network := time.Now(), session.Site(c.Http.Host), c.Client.NetworkID()
 	if wait := c.WithoutScript; wait > 0 {
-		token, err := c.Keys.Setter.SetWait(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID(), wait)
-		if err != nil {
-			return err
-		}
-		page.Wait = &token
+		page.Wait = new(c.Keys.Setter.SetWait(now, site, network, wait))
 	}
 	if c.Verifier != nil {
 		service := c.Verifier.Service()
@@ -256,11 +247,9 @@ func (c *challengeExchange) set(page *challenge.Page) error {
 			Script: service.Script, Class: service.Class, Sources: service.Sources,
 			SiteKey: c.Verifier.SiteKey(), Action: WidgetAction,
 		}
-		return nil
+		return
 	}
-	puzzle, err := c.Keys.Setter.Set(time.Now(), session.Site(c.Http.Host), c.Client.NetworkID())
-	page.Puzzle = &puzzle
-	return err
+	page.Puzzle = new(c.Keys.Setter.Set(now, site, network))
 }
 
 // target returns the target of the redirect: a page of this site, but not the page of the

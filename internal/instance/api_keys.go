@@ -73,20 +73,14 @@ func (s *SharedRules) AddKey(ctx context.Context, key apikeys.Stored) error {
 			return operator.Errorf(http.StatusConflict, "%s has the tier %s already, got %s: a name has one; caddy rate-limit key tier %s %s --store changes it", key.Name, other.Tier, key.Tier, key.Name, key.Tier)
 		}
 	}
-	c, err := s.newChanges()
-	if err != nil {
-		return err
-	}
+	c := s.newChanges()
 	c.addKey(key, 0)
 	return s.instance.Engine.PutNotes(ctx, c.list())
 }
 
 // RevokeKeys removes keys from the store, regardless of concurrent changes to them.
 func (s *SharedRules) RevokeKeys(ctx context.Context, keys map[storage.Key]sharedKey) error {
-	c, err := s.newChanges()
-	if err != nil {
-		return err
-	}
+	c := s.newChanges()
 	for name, key := range keys {
 		c.removeOne(name, key.Expires, key.version)
 		if key.older { // another machine may be about to reseal it
@@ -98,10 +92,7 @@ func (s *SharedRules) RevokeKeys(ctx context.Context, keys map[storage.Key]share
 
 // RetierKeys changes the tier of keys. A concurrently revoked key stays revoked (decision 30).
 func (s *SharedRules) RetierKeys(ctx context.Context, keys map[storage.Key]sharedKey, tier string) error {
-	c, err := s.newChanges()
-	if err != nil {
-		return err
-	}
+	c := s.newChanges()
 	for name, key := range keys {
 		if key.older {
 			c.removeOne(name, key.Expires, key.version)

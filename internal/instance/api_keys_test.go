@@ -103,10 +103,7 @@ func TestNotesThatAreNoKeys(t *testing.T) {
 	inst := machineWith(t, newFleetStore(), "a")
 	key, stored := addKey(t, inst, "acme", "free")
 	for i, line := range []string{"acme free", "acme free zz", "a/b/c free " + strings.Repeat("0", 64), stored.String() + " until", stored.String() + " until never", ""} {
-		c, err := inst.Shared.newChanges()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := inst.Shared.newChanges()
 		c.note(storage.Note{Name: storage.Key{byte(i)}, Version: 1}, keyNote+line, time.Time{})
 		c.notes[storage.Key{99}] = storage.Note{Name: storage.Key{99}, Version: 1, Value: []byte("not sealed")}
 		if unread := inst.Shared.take(c.sealer, c.list(), false); unread != 2 {

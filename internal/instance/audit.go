@@ -77,9 +77,7 @@ func (a *Audit) write(ctx context.Context, e AuditEntry) error {
 			name = e.Target.Value
 		}
 	}
-	if err := a.seal(&act, name); err != nil {
-		return err
-	}
+	a.seal(&act, name)
 	return auditError(store.Audit(ctx, e.Log, &act))
 }
 
@@ -115,18 +113,13 @@ func (n *Names) inAudit(t operator.Target) ([]string, error) {
 const sealedReason = "sealed:"
 
 // seal seals the reason of an entry, and the name of its API key.
-func (a *Audit) seal(act *storage.Act, name string) error {
+func (a *Audit) seal(act *storage.Act, name string) {
 	act.Cut()
 	if act.Reason == "" && name == "" {
-		return nil
+		return
 	}
-	sealer, err := a.instance.Names.Secret.Load().Sealer(AuditPurpose)
-	if err != nil {
-		return err
-	}
-	text := padded(name + "\n" + act.Reason)
+	sealer, text := a.instance.Names.Secret.Load().Sealer(AuditPurpose), padded(name+"\n"+act.Reason)
 	act.Reason = sealedReason + base64.RawStdEncoding.EncodeToString(sealer.Seal(sealedFor(act), []byte(text)))
-	return nil
 }
 
 const AuditPurpose = "audit"

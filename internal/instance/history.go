@@ -71,12 +71,8 @@ func (noHistory) Heaviest(context.Context, storage.HistoryQuery, int) ([]storage
 }
 
 // seedHistory sets the key of the hashes that count distinct keys.
-func seedHistory(ledger *history.Ledger, secret *identity.Secret) error {
-	keys, err := secret.Derive("different keys in the history")
-	if err == nil {
-		ledger.SetSeed(binary.BigEndian.Uint64(keys[0]) | 1)
-	}
-	return err
+func seedHistory(ledger *history.Ledger, secret *identity.Secret) {
+	ledger.SetSeed(binary.BigEndian.Uint64(secret.Derive("different keys in the history")[0]) | 1)
 }
 
 // inHistoryToday returns the name at rest of a key in a series. The name of an address changes

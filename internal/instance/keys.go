@@ -199,10 +199,7 @@ func (n *Names) Sealer() *reference.Sealer {
 	if secret == nil {
 		return nil
 	}
-	s, err := reference.New(secret)
-	if err != nil {
-		return nil // unreachable: the secret was derived the same way
-	}
+	s := reference.New(secret)
 	n.references.Store(s)
 	return s
 }

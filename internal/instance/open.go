@@ -82,9 +82,7 @@ func (inst *Instance) options(s Settings, in stores.Store) engine.Options {
 			if err := inst.Names.openSecret(s.Secret); err != nil {
 				return nil, WithRemedy(err)
 			}
-			if err := seedHistory(inst.ledger, inst.Names.Secret.Load()); err != nil {
-				return nil, err
-			}
+			seedHistory(inst.ledger, inst.Names.Secret.Load())
 			store, err := in.Open(ctx, s.Timeout)
 			if err != nil {
 				return nil, WithRemedy(err)

@@ -116,11 +116,7 @@ func (n *Names) forRegions(limit storage.LimitID, key []byte, period int64) (nam
 		if secret == nil {
 			return name, false
 		}
-		keys, err := secret.Derive("names for regions")
-		if err != nil {
-			return name, false
-		}
-		hasher = new(identity.NewHasher(keys[0]))
+		hasher = new(identity.NewHasher(secret.Derive("names for regions")[0]))
 		n.regionNames.Store(hasher)
 	}
 	text := binary.BigEndian.AppendUint64(make([]byte, 0, 64), uint64(period))

@@ -25,13 +25,7 @@ const keepRemoved = 7 * 24 * time.Hour
 
 // noted implements engine.Options.Noted.
 func (s *SharedRules) noted(notes []storage.Note, all bool) {
-	sealer, err := s.instance.Names.Secret.Load().Sealer("statements")
-	if err != nil {
-		caddyconf.Logger().Error("the bans, allowances and API keys in the store can't be read",
-			s.instance.Settings.where(), zap.Error(err))
-		return
-	}
-	if unread := s.take(sealer, notes, all); unread > 0 {
+	if unread := s.take(s.instance.Names.Secret.Load().Sealer("statements"), notes, all); unread > 0 {
 		caddyconf.Logger().Error("some bans, allowances or API keys in the store can't be read: they were made with another secret_file, or by a later version",
 			s.instance.Settings.where(), zap.Int("notes", unread))
 	}
@@ -45,16 +39,10 @@ type changes struct {
 	notes  map[storage.Key]storage.Note
 }
 
-func (s *SharedRules) newChanges() (c changes, err error) {
-	if c.sealer, err = s.instance.Names.Secret.Load().Sealer("statements"); err != nil {
-		return c, err
-	}
-	keys, err := s.instance.Names.Secret.Load().Derive("names of statements")
-	if err != nil {
-		return c, err
-	}
-	c.names, c.notes = identity.NewHasher(keys[0]), make(map[storage.Key]storage.Note)
-	return c, nil
+func (s *SharedRules) newChanges() changes {
+	secret := s.instance.Names.Secret.Load()
+	return changes{secret.Sealer("statements"), identity.NewHasher(secret.Derive("names of statements")[0]),
+		make(map[storage.Key]storage.Note)}
 }
 
 func (c *changes) list() []storage.Note { return slices.Collect(maps.Values(c.notes)) }
@@ -110,10 +98,7 @@ func padded(text string) string {
 // Put puts rules into the store. They replace rules with the same action and target. A ban also
 // removes the allowance of its target.
 func (s *SharedRules) Put(ctx context.Context, added []rules.Rule) error {
-	c, err := s.newChanges()
-	if err != nil {
-		return err
-	}
+	c := s.newChanges()
 	for _, stated := range added {
 		if stated.Action == rules.Ban {
 			c.remove(s.Find(rules.Allow, stated.Target))
@@ -133,10 +118,7 @@ func (s *SharedRules) Drop(ctx context.Context, action rules.Action, target rule
 	if len(found) == 0 {
 		return 0, nil
 	}
-	c, err := s.newChanges()
-	if err != nil {
-		return 0, err
-	}
+	c := s.newChanges()
 	c.remove(found)
 	return len(found), s.instance.Engine.PutNotes(ctx, c.list())
 }
@@ -152,10 +134,7 @@ func (s *SharedRules) sealAgain() error {
 	if len(again)+len(keys) == 0 {
 		return nil
 	}
-	c, err := s.newChanges()
-	if err != nil {
-		return err
-	}
+	c := s.newChanges()
 	for name, stated := range again {
 		c.removeOne(name, stated.Until, stated.version)
 		c.add(stated.Rule, stated.version+1)

@@ -128,10 +128,7 @@ func TestRulesOfALaterVersion(t *testing.T) {
 	store := newFleetStore()
 	inst := machineWith(t, store, "a")
 	stateLines(t, inst, "ban 203.0.113.7", "raise 5x 203.0.113.8 zone login")
-	c, err := inst.Shared.newChanges()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := inst.Shared.newChanges()
 	c.note(storage.Note{Name: storage.Key{1}, Version: 1}, "lend 5x 203.0.113.9", time.Time{})
 	if err := inst.Engine.PutNotes(t.Context(), c.list()); err != nil {
 		t.Fatal(err)

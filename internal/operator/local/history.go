@@ -217,10 +217,7 @@ func (r running) Audit(ctx context.Context, q operator.AuditQuery) ([]operator.A
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := inst.Names.Secret.Load().Sealer(instance.AuditPurpose)
-	if err != nil {
-		return nil, err
-	}
+	sealer := inst.Names.Secret.Load().Sealer(instance.AuditPurpose)
 	list := make([]operator.Act, len(acts))
 	for i := range acts {
 		a := &acts[i]
