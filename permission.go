@@ -75,7 +75,7 @@ func (p *Permission) Provision(ctx caddy.Context) error {
 	if p.run, p.other, err = p.Compile(ctx, compiler); err != nil {
 		return err
 	}
-	return lint.Handler(ctx, compiler, nil, &p.Handler, p.run)
+	return lint.Permission(ctx, compiler, &p.Permission, p.other != nil, p.run)
 }
 
 // CertificateAllowed implements caddytls.OnDemandPermission.

@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
-	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
 )
 
@@ -119,7 +118,7 @@ func (p *Place) addInputs(in *Inputs, name string, raw json.RawMessage) {
 			in.Others = in.Others || inner.peer || inner.Others
 		}
 	case "remote_ip", "client_ip":
-		if IsCatchAll(name, raw) {
+		if strings.Contains(string(raw), `"0.0.0.0/0"`) {
 			return
 		}
 		in.peer, in.Others = in.peer || name == "remote_ip", true
@@ -186,23 +185,6 @@ func isSecret(name string, values any) bool {
 // publicFields are header fields whose usual values are known to everybody, however long they are.
 var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer",
 	"User-Agent"}
-
-func IsCatchAll(name string, raw json.RawMessage) bool {
-	everywhere := func(path string) bool { return path == "*" || path == "/*" }
-	var list []string
-	switch name {
-	case "path":
-		return json.Unmarshal(raw, &list) == nil && slices.ContainsFunc(list, everywhere)
-	case "endpoint":
-		var m matcher.Endpoint
-		return json.Unmarshal(raw, &m) == nil && len(m.Methods)+len(m.Query) == 0 &&
-			slices.ContainsFunc(m.Paths, everywhere)
-	case "client_ip", "remote_ip":
-		var m struct{ Ranges []string }
-		return json.Unmarshal(raw, &m) == nil && slices.Contains(m.Ranges, "0.0.0.0/0")
-	}
-	return false
-}
 
 // NeverSets reports whether no handler sets a variable, or a placeholder of an answer, of an error or of a
 // client's certificate, until the request ends.

@@ -3,6 +3,8 @@ package lint
 import (
 	"fmt"
 	"maps"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -29,10 +31,9 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 		if local := v.LocalAddress(); local != "" {
 			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "this server listens at " + local + ": visitors come through a proxy, and share one address and one count",
 				Fix: "trusted_proxies static 127.0.0.1/8 ::1, or trusted_proxies_unix for a socket, and trusted_proxies_strict"})
-		}
-		if sign := signOfProxy(v); sign != "" && !routing.TrustsProxies(v.Server) {
+		} else if sign, proxies := signOfProxy(s, v); sign != "" && !routing.TrustsProxies(v.Server) {
 			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: its visitors share one count",
-				Fix: "trusted_proxies static 192.0.2.0/24, with the networks of the proxy, and trusted_proxies_strict"})
+				Fix: "trusted_proxies static " + proxies + ", with the networks of the proxy, and trusted_proxies_strict"})
 		}
 	}
 	for _, server := range limited(s) {
@@ -59,26 +60,38 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
-// signOfProxy returns what a reverse_proxy of a server says of a proxy in front of it, or "".
-func signOfProxy(v *routing.View) string {
+// signOfProxy returns what tells of a proxy in front of a server, and its networks; or "".
+func signOfProxy(s *config.Survey, v *routing.View) (sign, networks string) {
+	for _, other := range s.Views {
+		for _, p := range other.Places {
+			for _, u := range upstreams(p) {
+				host, port, _ := net.SplitHostPort(u.Dial)
+				ip, _ := netip.ParseAddr(host)
+				if (host == "localhost" || ip.IsLoopback()) && slices.ContainsFunc(v.Server.Listen, func(at string) bool { return strings.HasSuffix(at, ":"+port) }) {
+					return "reverse_proxy " + u.Dial, "127.0.0.1/8 ::1"
+				}
+			}
+		}
+	}
+	networks = "192.0.2.0/24"
 	for _, p := range v.Places {
 		h, ok := p.Module.(*reverseproxy.Handler)
 		switch {
 		case !ok:
 		case len(h.TrustedProxies) > 0 && len(h.HandleResponse) == 0: // forward_auth has them as its docs show
-			return "trusted_proxies in reverse_proxy"
+			return "trusted_proxies in reverse_proxy", networks
 		case h.Headers != nil && h.Headers.Request != nil:
 			for _, field := range slices.Sorted(maps.Keys(h.Headers.Request.Set)) {
 				for _, name := range routing.PlaceholderNames(strings.Join(h.Headers.Request.Set[field], " ")) {
 					from, isField := strings.CutPrefix(name, "http.request.header.")
 					if isField && slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, from) }) {
-						return fmt.Sprintf("header_up %s {header.%s}", field, from)
+						return fmt.Sprintf("header_up %s {header.%s}", field, from), networks
 					}
 				}
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // countsAddresses reports whether a zone counts by the addresses of its clients.

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -108,13 +109,10 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 		give(p.Written(z.CostTexts()...), "cost", "writes, and nothing bounds it",
 			"max_cost 100 beside it, or a cost of your own; max_cost lets 0 pass for free: a second zone without cost counts all")
 	}
-	length := func(text string) bool {
-		return strings.Contains(strings.ToLower(text), "http.request.header.content-length")
-	}
-	if slices.ContainsFunc(z.CostTexts(), length) && !slices.ContainsFunc(z.Costs, func(c config.Cost) bool {
+	if (z.MaxCost == 0 || z.MaxCost >= leastUpload) && slices.ContainsFunc(z.CostTexts(), isLength) && !slices.ContainsFunc(z.Costs, func(c config.Cost) bool {
 		return slices.ContainsFunc(c.MatcherSetsRaw, func(set caddy.ModuleMap) bool { return set["not"] != nil })
 	}) {
-		found = append(found, z.Advice("cost: who sends a body in chunks writes no Content-Length, and a request without it costs 1", "cost 1TB not header Content-Length * and cost {http.request.header.Content-Length}, each on a line of its own"))
+		found = append(found, z.Advice("cost: who sends a body in chunks writes no Content-Length, and a request without it costs 1", fmt.Sprintf("cost %d not header Content-Length * and cost {http.request.header.Content-Length}, each on a line of its own", cmp.Or(z.MaxCost, 1_000_000_000_000))))
 	}
 	if name, last := surcharge(p, z); name != "" {
 		give(name, "cost", fmt.Sprintf("writes: without it a request costs %d", last),

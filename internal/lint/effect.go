@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -29,7 +30,7 @@ func checkEffect(s *config.Survey) (found []advice.Advice) {
 	for _, p := range s.Places {
 		for _, z := range p.Zones {
 			limits := limitsOf(s, z)
-			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkBlock(z, limits), checkAddressing(s, p, z), checkPages(p, z), checkTwice(s, p, z), checkTierValues(s, p, z), checkPass(p, z), checkBan(z.Ban, z.Advice, limits))
+			found = slices.Concat(found, checkMeasure(z, limits), checkSettle(p, z, limits), checkDelay(z, limits), checkShared(s, p, z), checkAlternatives(z), checkLockout(z, limits), checkBlock(z, limits), checkAddressing(s, p, z, limits), checkPages(p, z), checkBeside(p, z), checkTwice(s, p, z), checkTierValues(s, p, z), checkPass(p, z), checkBan(z.Ban, z.Advice, limits))
 		}
 		found = append(found, checkEverything(p)...)
 	}
@@ -61,9 +62,12 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 	if z.MaxCost > 0 && z.Cost == "" && len(z.Costs) == 0 && z.Settle == "" {
 		return []advice.Advice{z.Advice("max_cost: there is no cost, so that each request costs 1", "cost {header.X-Batch} beside it, with what says how much a request uses")}
 	}
+	if z.MaxCost > 0 && z.MaxCost < leastUpload && slices.ContainsFunc(z.CostTexts(), isLength) {
+		return []advice.Advice{z.Advice(fmt.Sprintf("max_cost: a request of any size costs at most %d bytes", z.MaxCost), "max_cost 100MB")}
+	}
 	for _, l := range limits {
 		if days := time.Duration(l.Window) / (24 * time.Hour); l.Algorithm == limiter.Fixed.String() && days >= 28 && days <= 31 && time.Duration(l.Window) != limiter.Month {
-			return []advice.Advice{z.Advice(fmt.Sprintf("limit: fixed windows of %d days are counted from 1970, and begin on other days than months do", days), fmt.Sprintf("limit %d/month fixed", l.Amount))}
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: fixed windows of %d days are counted from 1970, and begin on other days than months do", days), strings.TrimSpace(fmt.Sprintf("limit %d/month fixed %s", l.Amount, strings.Join(named(l), " "))))}
 		}
 		most := cmp.Or(l.Burst, l.Amount)
 		for _, c := range z.Costs {
@@ -88,16 +92,37 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 	return nil
 }
 
-// manyRequests is an amount that only bytes reach.
-const manyRequests = 1_000_000
+// named returns the words of a limit's time zone and name.
+func named(l config.Limit) (words []string) {
+	for word, value := range map[string]string{"timezone": l.Timezone, "name": l.Name} {
+		if value != "" {
+			words = append(words, word+" "+value)
+		}
+	}
+	return slices.Sorted(slices.Values(words))
+}
+
+const (
+	manyRequests = 1_000_000 // only bytes reach that
+	leastUpload  = 100_000
+)
+
+// isLength reports whether a cost is the size of a body, as the client says.
+func isLength(cost string) bool {
+	return strings.Contains(strings.ToLower(cost), "http.request.header.content-length")
+}
 
 // checkAddressing finds options about keys that the zone's own key doesn't have.
-func checkAddressing(s *config.Survey, p *config.Place, z *config.Zone) []advice.Advice {
+func checkAddressing(s *config.Survey, p *config.Place, z *config.Zone, limits []config.Limit) []advice.Advice {
 	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
 	case z.Scope == config.ScopeSite && p.Site == "" && !p.Anywhere && !isShared(s, p):
 		return []advice.Advice{z.Advice("scope: this site has no host, so that all hosts that come to it have one count", "per key \"{client_ip} {http.request.host}\" in the place of scope site")}
 	case len(z.MatcherSetsRaw) == 0 && slices.ContainsFunc(routing.PlaceholderNames(z.Key+z.Tier), bodyfield.IsField):
 		return []advice.Advice{z.Advice("key: requests whose body is of another kind than the field's are refused with 415, on the whole site", "match POST /login beside it, with the paths that have the field")}
+	case z.Tiers && (z.Per == enforce.PerIP || z.Per == config.PerNetwork) && slices.ContainsFunc(limits, isQuota):
+		return []advice.Advice{z.Advice("per "+z.Per+": each address of a customer has the quota of the API key once more", "per api_key")}
+	case z.PrefixCeiling > 100 && s.App.Pressure != nil && s.App.Pressure.Disabled && slices.ContainsFunc(z.MatcherSetsRaw, isSignIn):
+		return []advice.Advice{z.Advice(fmt.Sprintf("prefix_ceiling: with pressure off, whoever varies his header fields may try %d times as many passwords", z.PrefixCeiling), "prefix_ceiling 10; or leave out pressure off")}
 	case z.OnEmptyKey != "" && slices.Contains([]string{enforce.PerIP, config.PerNetwork, enforce.PerEveryone, enforce.PerClient, enforce.PerAPIKey}, z.Per):
 		return []advice.Advice{z.Advice("on_empty_key"+without+", whose key is never empty", "it into a zone per key")}
 	case z.IPv4Prefix+z.IPv6Prefix > 0 && (z.Per == enforce.PerEveryone || z.Per == enforce.PerAPIKey):
@@ -288,8 +313,8 @@ func checkPages(p *config.Place, z *config.Zone) []advice.Advice {
 		return []advice.Advice{z.Advice(fmt.Sprintf("limit: a browser asks for more than %d files of a page at once, and the others are refused", c.Requests), fmt.Sprintf("limit %d concurrent wait 30s", c.Requests))}
 	}
 	for _, l := range z.Limits {
-		if max(l.Amount, l.Burst) <= smallLimit && !l.Shadow {
-			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", max(l.Amount, l.Burst)), "match POST /login; with what it is for, or a larger limit")}
+		if most := cmp.Or(l.Burst, l.Amount); most <= smallLimit && !l.Shadow {
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", most), "match POST /login; with what it is for, or a larger limit")}
 		}
 	}
 	return nil
@@ -379,17 +404,45 @@ func neverReached(limits []config.Limit) (problem, fix string) {
 			return fmt.Sprintf("limit: timezone %s is UTC%s: its sign is the other way round", one.Timezone, strings.NewReplacer("+", "-", "-", "+").Replace(sign)), "timezone Europe/Berlin in the place of timezone " + one.Timezone + "; with a city of your zone"
 		}
 		for j, other := range limits {
-			a, errA := one.Compile()
-			b, errB := other.Compile()
-			if i == j || errA != nil || errB != nil || one.Shadow || other.Shadow || one.Timezone != other.Timezone || !contains(a, b) || i < j && contains(b, a) {
-				continue
+			if a, b, contained := neverOver(one, other); contained && i != j && !(i < j && contains(b, a)) {
+				first, second := enforce.LimitText(a), enforce.LimitText(b)
+				return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
+					fmt.Sprintf("only limit %s; or a smaller amount than %.0f", second, max(float64(b.Capacity()), perSecondOf(b)*a.Window().Seconds()))
 			}
-			first, second := enforce.LimitText(a), enforce.LimitText(b)
-			return fmt.Sprintf("limit: %s is never reached, because %s beside it always refuses before", first, second),
-				"only limit " + second + "; or a smaller amount than " + first
 		}
 	}
 	return "", ""
+}
+
+// neverOver reports whether what another limit passes is within a limit.
+func neverOver(one, other config.Limit) (a, b limiter.Limit, contained bool) {
+	a, errA := one.Compile()
+	b, errB := other.Compile()
+	return a, b, errA == nil && errB == nil && !one.Shadow && !other.Shadow && one.Timezone == other.Timezone && contains(a, b)
+}
+
+// checkBeside finds zones for all requests that keep a zone for some of them from its own, higher limits.
+func checkBeside(p *config.Place, z *config.Zone) []advice.Advice {
+	rest := func(z config.Zone) config.Zone { // what makes them count differently
+		if z.Per == "" && z.Key == "" {
+			z.Per = enforce.PerIP
+		}
+		z.Name, z.Source, z.Limits, z.MatcherSetsRaw = "", "", nil, nil
+		return z
+	}
+	for _, some := range p.Zones {
+		if some == z || z.RefusesNothing() || len(z.MatcherSetsRaw) > 0 || !reflect.DeepEqual(rest(*some), rest(*z)) {
+			continue
+		}
+		for _, one := range some.Limits {
+			for _, other := range z.Limits {
+				if a, b, contained := neverOver(one, other); contained && !contains(b, a) {
+					return []advice.Advice{z.Advice(fmt.Sprintf("limit: %s is also for the requests of zone %q, whose %s is never reached", enforce.LimitText(b), some.Name, enforce.LimitText(a)), "match not endpoint /api/*; with the paths of that zone")}
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // contains reports whether all requests that b passes are within a. It is false if that depends on
@@ -414,37 +467,31 @@ func contains(a, b limiter.Limit) bool {
 
 func perSecondOf(l limiter.Limit) float64 { return float64(l.Amount()) / l.Window().Seconds() }
 
-// checkEverything finds traps that match all requests, or those of everybody.
+// checkEverything finds traps of what every visitor asks for, and options that take the scripts of a site for files.
 func checkEverything(p *config.Place) (found []advice.Advice) {
-	const unvisited = "trap /wp-login.php; with paths that no visitor asks for"
+	const unvisited = "trap /.env; with paths that no visitor asks for"
+	visited := strings.Fields("/ /index.html /favicon.ico /robots.txt /sitemap.xml /apple-touch-icon.png /.well-known/change-password")
+	if p.RunsPHP() {
+		visited = append(visited, "/index.php")
+	}
 	for _, o := range p.Sets() {
-		switch everything := matchesEverything(o.ModuleMap); {
-		case o.Option == "trap" && isVisited(o.ModuleMap):
-			found = append(found, o.Advice("trap: every visitor, browser or search engine asks for this path, and is caught", unvisited))
-		case o.Option == "trap" && everything:
+		meets := func(path string, set caddy.ModuleMap) bool {
+			return p.Is(routing.Requests{Methods: []string{"GET"}, Paths: []string{path}}, set)
+		}
+		i := slices.IndexFunc(visited, func(path string) bool { return meets(path, o.ModuleMap) })
+		switch {
+		case o.Option == "trap" && p.Is(routing.Requests{}, o.ModuleMap):
 			found = append(found, o.Advice("trap: every request is one into the trap, also those of all visitors", unvisited))
+		case o.Option == "trap" && i >= 0:
+			found = append(found, o.Advice(fmt.Sprintf("trap: every visitor, browser or search engine asks for %s, and is caught", visited[i]), unvisited))
+		case o.Option == "exempt" && o.ModuleMap["file"] != nil && p.RunsPHP():
+			others := maps.Clone(o.ModuleMap)
+			if delete(others, "file"); meets("/wp-login.php", others) {
+				found = append(found, o.Advice("exempt: scripts such as /wp-login.php are files, too", "exempt {, file, not path *.php and }, each on a line of its own"))
+			}
 		}
 	}
 	return found
-}
-
-// isVisited reports whether a set matches a path that everybody asks for.
-func isVisited(set caddy.ModuleMap) bool {
-	r := routing.NewRequests(set)
-	return len(r.Methods) == 0 && slices.ContainsFunc(r.Paths, func(path string) bool {
-		return slices.Contains([]string{"/", "/index.html", "/favicon.ico", "/robots.txt", "/sitemap.xml"}, strings.ToLower(path))
-	})
-}
-
-// matchesEverything reports whether a set is known to match every request, or every page that
-// browsers load.
-func matchesEverything(set caddy.ModuleMap) bool {
-	for name, raw := range set {
-		if !config.IsCatchAll(name, raw) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkNames finds zones that count together because they have the same name, if that may be

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/config"
@@ -71,6 +72,26 @@ func Handler(ctx caddy.Context, c *config.Compiler, survey *config.Survey, h *co
 			"zone login {, limit 5/1m and }, each on a line of its own"))
 	}
 	return c.Run.Advice.Give(ctx.Logger(), found...)
+}
+
+// Permission checks a permission for certificates that has been compiled, and whether it has another one to ask.
+func Permission(ctx caddy.Context, c *config.Compiler, p *config.Permission, asks bool, run *enforce.Handler) error {
+	var found []advice.Advice
+	for _, z := range p.Zones {
+		if z.Per == enforce.PerEveryone && !asks {
+			found = append(found, z.Advice("per everyone: a stranger who invents names uses up the certificates of all others", "permission http http://127.0.0.1:9123/ask beside it; or per domain"))
+		}
+	}
+	for _, m := range ctx.Modules() {
+		app, ok := m.(*caddytls.TLS)
+		if onDemand := func(policy *caddytls.AutomationPolicy) bool { return policy.OnDemand }; ok && app.Automation != nil && !slices.ContainsFunc(app.Automation.Policies, onDemand) {
+			found = append(found, p.Advice("permission: no site obtains certificates on demand, so that nothing asks", "tls {, on_demand and }, each on a line of its own, in a site"))
+		}
+	}
+	if err := c.Run.Advice.Give(ctx.Logger(), found...); err != nil {
+		return err
+	}
+	return Handler(ctx, c, nil, &p.Handler, run)
 }
 
 // Dashboard checks a dashboard before it is compiled.

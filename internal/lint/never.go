@@ -42,6 +42,9 @@ func checkBan(ban *config.Ban, advise func(problem, fix string) advice.Advice, l
 		fmt.Sprintf("ban after %d violations in %s for %s; or a longer time", min(most, 5), wording.Duration(time.Duration(ban.Within)), wording.Duration(time.Duration(ban.For))))}
 }
 
+// isQuota reports whether a limit is one that customers know.
+func isQuota(l config.Limit) bool { return time.Duration(l.Window) >= 7*24*time.Hour }
+
 // checkApp finds global options that help nobody.
 func checkApp(s *config.Survey) (found []advice.Advice) {
 	a := s.App
@@ -66,13 +69,19 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 			return advice.Advice{Source: a.Source, Problem: problem, Fix: fix}
 		}, all)...)
 	}
-	isQuota := func(l config.Limit) bool { return time.Duration(l.Window) >= 7*24*time.Hour }
 	isMonth := func(l config.Limit) bool { return time.Duration(l.Window) == limiter.Month }
 	long := slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return slices.ContainsFunc(t.Limits, isQuota) })
 	give(long && len(tiered) > 1, fmt.Sprintf("tier: %d zones have tiers, and each counts on its own: a key has its quota once in each", len(tiered)), "tiers in one zone with a line of match for each; or a zone with limit in the place of the others")
 	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "history in the option rate_limit without off, or leave the line out")
 	give(slices.ContainsFunc(all, isQuota) && s.Run.Store.CaddyModule().ID.Name() == "memory", "store memory: a restart forgets what was used in a week or a month, and what would be on its invoice", "store sqlite")
 	give(!tells && slices.ContainsFunc(a.Notify, func(n *config.Notify) bool { return n != nil && slices.Contains(n.On, notify.Quota) }), "notify: on quota: no key has a fixed limit of a day or a month", "limit 100_000/month fixed in a tier or a zone per api_key, per key or per everyone; addresses have no quota")
+	give(slices.ContainsFunc(a.Notify, func(n *config.Notify) bool {
+		return n != nil && n.Template == "" && strings.Contains(n.URL, "discord.com/api/webhooks/")
+	}), "notify: Discord refuses messages without content", "template `{\"content\": {{json .Text}}}` into notify")
+	if i := slices.IndexFunc(a.BlockLists, func(b *config.BlockList) bool { return strings.Contains(b.Source, "/blob/") }); i >= 0 {
+		page := a.BlockLists[i].Source
+		give(true, "block_list: this is the page about a file, and not the file", strings.NewReplacer("https://github.com/", "https://raw.githubusercontent.com/", "/-/blob/", "/-/raw/", "/blob/", "/").Replace(page)+" in the place of "+page)
+	}
 	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at most 5s")
 	name := s.Run.Store.CaddyModule().ID.Name()
 	give(a.StoreTimeout > 0 && time.Duration(a.StoreTimeout) < shortestWait && name != "sqlite" && name != "memory", fmt.Sprintf("store_timeout: no server answers within %v, so that memory decides, with a part of each limit", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at least 5ms")
@@ -80,7 +89,13 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 		return p.Handler != nil && slices.ContainsFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban == 0 })
 	}), "trap: a visit costs points only, which have no effect with reputation off", "trap ban 1h before its paths; or leave out reputation off")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
-		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "missing deny; or a tier with a limit: service_header in the tier is for your own programs")
+		deny := "missing deny and unknown deny, each on a line of its own"
+		if k.Unknown != "default" {
+			deny = "missing deny"
+		} else if k.Missing != "default" {
+			deny = "unknown deny"
+		}
+		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), deny+"; or a tier with a limit: service_header in the tier is for your own programs")
 	}
 	_, err := os.Stat(s.Run.Settings.Secret)
 	give(errors.Is(err, fs.ErrNotExist) && likeSecret.MatchString(a.SecretFile) && len(a.SecretFile) >= 24 && strings.ContainsAny(a.SecretFile, "0123456789"), "secret_file: this looks like the secret itself, and is taken for the name of a file, which each machine makes with another secret", "secret_file /etc/caddy/tally.key; with the secret in it")

@@ -34,6 +34,8 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 		case all.Never() == routing.Excluded:
 			found = append(found, p.Handler.Advice("this handler never runs: the matcher of a route around it matches no request of its site",
 				"a host or path of this site in that matcher"))
+		case strings.HasPrefix(all.Never(), "redir "):
+			found = append(found, p.Handler.Advice("this handler never runs: redir before it answers every request", "the zones where redir leads"))
 		case all.Never() != "":
 			found = append(found,
 				p.Handler.Advice("this handler never runs: "+strings.TrimSuffix(all.Never(), "them")+"every request",
@@ -348,18 +350,20 @@ func checkObedience(s *config.Survey) []advice.Advice {
 		Fix:     "rate_limit in each site, also without a zone"})
 }
 
+// upstreams returns those of a proxy, unless it asks as forward_auth does.
+func upstreams(p *routing.Place) reverseproxy.UpstreamPool {
+	if h, ok := p.Module.(*reverseproxy.Handler); ok && len(h.HandleResponse) == 0 {
+		return h.Upstreams
+	}
+	return nil
+}
+
 // checkTwins finds sites with zones whose pages are also at another of their names, with www. or without TLS, where no
 // handler limits them.
 func checkTwins(s *config.Survey) []advice.Advice {
 	name := func(site string) string { return strings.TrimPrefix(site, "www.") }
 	usual := func(v *routing.View) bool {
 		return slices.ContainsFunc(v.Server.Listen, func(at string) bool { return strings.HasSuffix(at, ":80") || strings.HasSuffix(at, ":443") })
-	}
-	upstreams := func(p *routing.Place) reverseproxy.UpstreamPool {
-		if h, ok := p.Module.(*reverseproxy.Handler); ok && len(h.HandleResponse) == 0 {
-			return h.Upstreams
-		}
-		return nil
 	}
 	for _, p := range s.Places {
 		for _, v := range s.Views {

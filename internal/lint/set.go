@@ -202,7 +202,7 @@ func checkOutcomes(s *config.Survey) (found []advice.Advice) {
 			if z.Count != nil && z.Count.Rule().Counts(http.StatusUnauthorized) && !z.Count.Rule().Counts(http.StatusOK) && slices.ContainsFunc(z.MatcherSetsRaw, func(set caddy.ModuleMap) bool {
 				return slices.Contains(routing.NewRequests(set).Paths, "/wp-login.php")
 			}) {
-				found = append(found, z.Advice("count: WordPress answers a wrong password with 200, and the right one with 302", "count status 200"))
+				found = append(found, z.Advice("count: WordPress answers a wrong password with 200, and the right one with 302", "count status 200"+map[bool]string{true: " hold"}[z.Count.Hold]))
 			}
 			if status := hides(p, z.Count); status != 0 {
 				found = append(found, z.Advice(fmt.Sprintf("count: where an upstream answers %d, handle_response asks another upstream, and only its answer counts", status), relayed))

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"path/filepath"
@@ -129,6 +130,14 @@ func (p *Place) Serves() (by string) {
 func (p *Place) Proxies() bool {
 	return p.Anywhere ||
 		!each(p.after, func(n Node) bool { return n.Name != "reverse_proxy" && n.Name != "invoke" && !n.Foreign })
+}
+
+// RunsPHP reports whether a later proxy runs the scripts of a site.
+func (p *Place) RunsPHP() bool {
+	return !each(p.after, func(n Node) bool {
+		h, ok := n.Module.(*reverseproxy.Handler)
+		return !ok || !bytes.Contains(h.TransportRaw, []byte("fastcgi"))
+	})
 }
 
 // Asks reports whether a later proxy asks another server whether a request may pass, as forward_auth does.
