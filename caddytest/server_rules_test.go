@@ -213,6 +213,8 @@ func TestMistakeInTheRulesFile(t *testing.T) {
 	if trouble := s.health().Rules; trouble == nil || trouble.File != s.rulesFile() || !strings.HasSuffix(trouble.Reason, wrong) || trouble.Since.IsZero() {
 		t.Errorf("the admin endpoint says %+v", trouble)
 	}
+	s.wantCommand(t, 1, words("ban 192.0.2.3"), wrong)
+	s.wantCommand(t, 1, words("audit"), "Nobody has done anything.")
 	if out, err := s.run("validate", "--config", s.config); err == nil || !strings.Contains(out, "rules_file: rules: "+s.rulesFile()+": line 3: until: got") {
 		t.Errorf("validate: error %v, says %s", err, out)
 	}

@@ -413,10 +413,11 @@ func TestHelpHasExamples(t *testing.T) {
 	}
 }
 
-// The status of a store on a network shows its machines, its round trip, and its losses.
+// The status of a store on a network shows its machines, its round trip, and its losses, and what advice is about.
 func TestStatusShowsTheNetwork(t *testing.T) {
 	clock := func() time.Time { return noon }
-	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Stores: []operator.Store{
+	advice := []operator.Advice{{Problem: "no request has been in this zone", Zone: "login", At: "Caddyfile:3"}}
+	s := statusOf{sample.New(clock), operator.Status{Started: noon.Add(-time.Hour), Advice: advice, Stores: []operator.Store{
 		{Kind: "redis", Processes: 4, Network: &operator.Network{RoundTrip: 0.0004213, Ahead: -5.25, LostWrites: 2}},
 		{Kind: "postgres", Processes: 1, Network: &operator.Network{RoundTrip: 0.0204, Ahead: 0.003, LaterLines: new(0)}},
 		{Kind: "postgres", Processes: 1, Network: &operator.Network{Ahead: 0.003, LaterLines: new(1200)}},
@@ -431,6 +432,7 @@ func TestStatusShowsTheNetwork(t *testing.T) {
 	}
 	for _, want := range []string{
 		"4 machines use this store. A call takes 420µs. The clock of this machine is 5.25s behind the store's. Keys are those in the memory of this machine.\n",
+		"Advice about zone login: no request has been in this zone, at Caddyfile:3.\n",
 		"The store has lost writes that it had acknowledged: 2 times since the start.\n",
 		"1 machine uses this store. A call takes 20ms. The clock of this machine is 3ms ahead of the store's. Keys are those in the memory of this machine.\n",
 		"Whether values in the store need a line of secret_file after the first is not known. Don't remove a line yet.\n",

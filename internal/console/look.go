@@ -121,7 +121,11 @@ func (s *session) showFacts(facts []operator.Fact) {
 // showAdvice shows advice about the running config.
 func (s *session) showAdvice(all []operator.Advice) {
 	for _, a := range all {
-		text := "Advice: " + a.Problem
+		text := "Advice"
+		if a.Zone != "" {
+			text += " about zone " + a.Zone
+		}
+		text += ": " + a.Problem
 		if a.Write != "" {
 			text += "; write " + a.Write
 		}

@@ -56,6 +56,9 @@ func (cfg runningConfig) add(ctx context.Context, inst *instance.Instance, who s
 	if err := cfg.CheckRules(rules.NewSet(added)); err != nil {
 		return "", nil, operator.Errorf(http.StatusConflict, "%v", err)
 	}
+	if _, err := cfg.listRules(); err != nil && !cfg.SharesRules() { // the audit has no rules that fail
+		return "", nil, operator.Errorf(http.StatusConflict, "%v", instance.WithRemedy(err))
+	}
 	entries := make([]instance.AuditEntry, len(added))
 	for i, rule := range added {
 		t, err := operator.ParseTarget(rule.Target.In("").String())
