@@ -218,7 +218,7 @@ func TestDoubtfulConfigsAreWarnedOf(t *testing.T) {
 	own := func(s string) string { return inZone(s + "\n\t\t\tlimit 5/1m") }
 	for _, tt := range []struct{ name, input, msg, write string }{
 		{"peer host", peer("match host https://example.com"), "never matches", "host example.com"},
-		{"peer port", peer("key {remote}"), "has the port in it", "per ip; or key {http.request.remote.host}"},
+		{"peer port", peer("key {remote}"), "has the port in it", "per ip"},
 		{"peer word", peer("key remote_ip"), "everybody shares one count", "per ip; or a placeholder such as per key {http.request.header.X-Tenant}"},
 		{"peer unknown", peer("key {remote_ip}"), "counted by their address", "per ip, or a known placeholder"},
 		{"peer short window", inZone("events 5\n\t\t\twindow 1ms"), "raised to 100ms", "a longer window, such as 1s"},
@@ -433,7 +433,7 @@ func TestGoodConfigsAreNotWarnedOf(t *testing.T) {
 		inZone("match POST /*\n\t\t\tmatch host *.example.com\n\t\t\tlimit 5/1m"),
 		inZone("per everyone\n\t\t\tlimit 5/1m"),
 		inZone("key static\n\t\t\tevents 5\n\t\t\twindow 1m"),
-		inZone("per key {client_ip}\n\t\t\tlimit 5/1m"),
+		inZone("per key {client_ip}\n\t\t\tipv6_prefix 56\n\t\t\tlimit 5/1m"),
 		inZone("per key {time.now.year}{host}\n\t\t\tlimit 5/1m"),
 	} {
 		warnings, err := load(t, input)

@@ -22,7 +22,7 @@ import (
 // Families of placeholders.
 const (
 	headerFamily      = "http.request.header."
-	certificateFamily = "http.request.tls.client."
+	CertificateFamily = "http.request.tls.client."
 )
 
 // entry is what is known of a matcher set of allow.
@@ -46,7 +46,7 @@ func (dash *Dashboard) checkAllow(survey *Survey, places []*Place) (entries []en
 		for _, p := range places {
 			in, guard := p.Inputs(set), p.guard()
 			needs := names
-			switch field, _ := strings.CutPrefix(in.Written, headerFamily); {
+			switch {
 			case in.admits():
 				if guard == nil {
 					e.alone = append(e.alone, p)
@@ -62,12 +62,7 @@ func (dash *Dashboard) checkAllow(survey *Survey, places []*Place) (entries []en
 				found = append(found, advice.Advice{Source: dash.Source, Problem: fmt.Sprintf("rate_limit_dashboard: allow: {%s} may be what the client has sent, unless a handler before this one sets it", in.Written),
 					Fix: "remote_ip with the address of the proxy beside it"})
 			default:
-				problem := "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
-				if p.Later.Has(in.Written) {
-					problem, _, _ = p.Judge(in.Written)
-				}
-				return nil, nil, fmt.Errorf("{%s} %s: put forward_auth with copy_headers %s before the dashboard; or, if a proxy in front of Caddy sets the field, also match its address: allow {, and in it header %[3]s * and remote_ip with the address",
-					in.Written, problem, field)
+				return nil, nil, p.errWritten(in.Written)
 			}
 			own, err := p.addNeeds(nil, needs)
 			if err != nil {
@@ -78,6 +73,24 @@ func (dash *Dashboard) checkAllow(survey *Survey, places []*Place) (entries []en
 		entries = append(entries, e)
 	}
 	return entries, found, nil
+}
+
+// errWritten returns the error of an allow that asks for what clients write.
+func (p *Place) errWritten(name string) error {
+	field, isField := strings.CutPrefix(name, headerFamily)
+	problem := "may have any value, and is what the client has sent: nothing before this handler sets or removes it"
+	fix := fmt.Sprintf("put forward_auth with copy_headers %s before it; or, if a proxy in front sets the field, write allow {, and in it header %[1]s * and remote_ip with its address", field)
+	switch {
+	case p.Later.Has(name):
+		problem, _, _ = p.Judge(name)
+	case strings.HasPrefix(name, CertificateFamily):
+		problem, fix = "is in certificates that anybody can make: client_auth asks for one and doesn't verify it", "write mode require_and_verify and trust_pool file ca.pem into client_auth"
+	case p.Earlier.Has(name) && isField && len(routing.PlaceholderNames(strings.Join(p.Earlier.Made(name), ""))) == 0:
+		problem, fix = "is what the client has sent where the handler that sets it doesn't run", fmt.Sprintf("put request_header -%s before that handler, in a route block around both", field)
+	case p.Earlier.Has(name):
+		problem, fix = "depends on what the client has sent", "write allow client_ip 192.0.2.0/24, with the networks of the operators"
+	}
+	return fmt.Errorf("{%s} %s: %s", name, problem, fix)
 }
 
 // admits reports whether a matcher set with these inputs admits some clients only.
@@ -148,7 +161,7 @@ func (p *Place) neverGives(name string) string {
 	case name == "" || name == "http.vars."+caddyhttp.ClientIPVarKey ||
 		name == "http.vars."+caddyhttp.TrustedProxyVarKey:
 		return ""
-	case begins("http.error.") || begins(certificateFamily):
+	case begins("http.error.") || begins(CertificateFamily):
 		if !p.NeverSets(name) {
 			return ""
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,13 +35,54 @@ func (p *Place) writesBy(name string, seen []string) bool {
 			return slices.ContainsFunc(routing.PlaceholderNames(text), func(n string) bool {
 				return strings.EqualFold(n, name) || p.writesBy(n, seen)
 			})
-		})
+		}) || p.isChosen(name)
+	}
+	if strings.HasPrefix(name, CertificateFamily) {
+		return p.takesAnyCertificate()
 	}
 	if name == headerFamily+"Content-Length" {
 		return false // the server holds it to that
 	}
 	return name == "http.request.uri" || name == "http.request.orig_uri" ||
 		slices.ContainsFunc(sentFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
+}
+
+// takesAnyCertificate reports whether the place's server asks clients for certificates and verifies none. The mode
+// require verifies none either, whatever it trusts.
+func (p *Place) takesAnyCertificate() bool {
+	verifies := func(c *caddytls.ClientAuthentication) bool {
+		trusts := c.CARaw != nil || len(c.TrustedCACerts)+len(c.TrustedCACertPEMFiles) > 0
+		return len(c.VerifiersRaw)+len(c.TrustedLeafCerts) > 0 || strings.Contains(c.Mode, "verify") || c.Mode == "" && trusts
+	}
+	asks := false
+	for _, policy := range p.View.Server.TLSConnPolicies {
+		if c := policy.ClientAuthentication; c != nil && verifies(c) {
+			return false
+		}
+		asks = asks || policy.ClientAuthentication != nil
+	}
+	return asks
+}
+
+// isChosen reports whether clients choose by what they write to what an earlier handler sets a placeholder, because it
+// has a matcher of that; or whether it sets a field of the request, which is theirs where it doesn't run.
+func (p *Place) isChosen(name string) bool {
+	if slices.Contains(p.asked, name) || p.Earlier.Anything {
+		return false
+	}
+	p.asked = append(p.asked, name)
+	defer func() { p.asked = p.asked[:len(p.asked)-1] }()
+	stranger := p.WitnessStranger(routing.Requests{})
+	noted, isField := strings.CutPrefix(name, headerFamily)
+	if _, every := stranger.Set(noted); isField && !every {
+		return true
+	}
+	liar := p.WitnessLiar(routing.Requests{}, func(set caddy.ModuleMap) bool {
+		in := p.Inputs(set)
+		return in.Written != "" && !in.Others && in.Secret == ""
+	})
+	honest := stranger.Texts(noted)
+	return stranger.Reaches() && slices.ContainsFunc(liar.Texts(noted), func(text string) bool { return !slices.Contains(honest, text) })
 }
 
 // Written returns the first of the placeholders in texts whose value clients write, or "".
@@ -84,7 +126,7 @@ func isEverybodys(name string) bool {
 	begins := func(family string) bool { return strings.HasPrefix(name, family) }
 	return slices.ContainsFunc([]string{"http.request.", "http.shutting_down", "http.time_until_shutdown", "time.",
 		"system.", "env.", "file."}, begins) &&
-		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", certificateFamily}, begins)
+		!slices.ContainsFunc([]string{headerFamily, "http.request.remote", CertificateFamily}, begins)
 }
 
 // Inputs returns what decides whether a matcher set matches at this place.
@@ -117,6 +159,8 @@ func (p *Place) addInputs(in *Inputs, name string, raw json.RawMessage) {
 			in.add(cmp.Or(inner.Written, inner.Secret), true, false) // whoever doesn't know a secret can leave it out
 			in.Others = in.Others || inner.peer || inner.Others
 		}
+	case "host": // which clients choose where the site names none
+		in.Written = cmp.Or(in.Written, p.localHost(raw))
 	case "remote_ip", "client_ip":
 		if strings.Contains(string(raw), `"0.0.0.0/0"`) {
 			return
@@ -125,6 +169,21 @@ func (p *Place) addInputs(in *Inputs, name string, raw json.RawMessage) {
 	default:
 		in.Others = in.Others || !slices.Contains(everybodys, name)
 	}
+}
+
+// localHost returns the placeholder of the host if a matcher takes it for a sign of this machine in a site without a
+// host, or "".
+func (p *Place) localHost(raw json.RawMessage) string {
+	var names []string
+	_ = json.Unmarshal(raw, &names)
+	isLocal := func(name string) bool {
+		address, err := netip.ParseAddr(strings.Trim(name, "[]"))
+		return name == "localhost" || err == nil && (address.IsLoopback() || address.IsPrivate())
+	}
+	if p.Site != "" || slices.ContainsFunc(names, func(name string) bool { return !isLocal(name) }) {
+		return ""
+	}
+	return "http.request.host"
 }
 
 // add adds a placeholder. A secret has to be known to write it.
@@ -167,7 +226,8 @@ func (p *Place) addExpression(in *Inputs, raw json.RawMessage) {
 
 // isSecret reports whether a client has to know each of the values to send them in a field.
 func isSecret(name string, values any) bool {
-	if slices.Contains(publicFields, strings.TrimPrefix(name, "http.request.header.")) {
+	if slices.Contains(publicFields, strings.TrimPrefix(name, "http.request.header.")) ||
+		strings.HasPrefix(name, CertificateFamily) && !slices.ContainsFunc(ownersAlone, func(part string) bool { return strings.HasPrefix(name, CertificateFamily+part) }) {
 		return false
 	}
 	switch values := values.(type) {
@@ -181,6 +241,9 @@ func isSecret(name string, values any) bool {
 	}
 	return false
 }
+
+// ownersAlone are the placeholders of a certificate that only who has its private key can have.
+var ownersAlone = []string{"fingerprint", "public_key", "certificate_"}
 
 // publicFields are header fields whose usual values are known to everybody, however long they are.
 var publicFields = []string{"Accept", "Accept-Language", "Content-Type", "From", "Host", "Origin", "Referer",

@@ -40,7 +40,7 @@ func (z *Zone) checkKey() error {
 		case name == "http.request.remote":
 			return &matcher.MistakeError{Problem: "key: {" + name +
 				"} has the port in it, which is another for every connection, so that nobody is limited",
-				Fix: "per ip; or key {http.request.remote.host}"}
+				Fix: "per ip"}
 		case routing.IsFleeting(name):
 			return &matcher.MistakeError{Problem: "key: {" + name +
 				"} changes from one request or connection to the next, so that nobody is limited", Fix: "per ip"}

@@ -51,6 +51,8 @@ type Place struct {
 	Zones     []*Zone       // in the order of evaluation
 	Earlier   routing.Provided
 	Later     routing.Provided
+
+	asked []string // the placeholders of which [Place.isChosen] asks, which may depend on one another
 }
 
 // Survey returns the survey of the config, and whether it is new. The first call must come before any module of the

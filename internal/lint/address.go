@@ -29,8 +29,11 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			continue
 		}
 		if local := v.LocalAddress(); local != "" {
-			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "this server listens at " + local + ": visitors come through a proxy, and share one address and one count",
-				Fix: "trusted_proxies static 127.0.0.1/8 ::1, or trusted_proxies_unix for a socket, and trusted_proxies_strict"})
+			fix := "trusted_proxies static 127.0.0.1/8 ::1, and trusted_proxies_strict"
+			if strings.HasPrefix(local, "unix") {
+				fix = "trusted_proxies_unix and trusted_proxies_strict"
+			}
+			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "this server listens at " + local + ": visitors come through a proxy, and share one address and one count", Fix: fix})
 		} else if sign, proxies := signOfProxy(s, v); sign != "" && !routing.TrustsProxies(v.Server) {
 			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: its visitors share one count",
 				Fix: "trusted_proxies static " + proxies + ", with the networks of the proxy, and trusted_proxies_strict"})
@@ -119,7 +122,7 @@ func checkPeers(p *config.Place) (found []advice.Advice) {
 	for _, z := range p.Zones {
 		if slices.Contains(routing.PlaceholderNames(z.Key), "http.request.remote.host") {
 			found = append(found, z.Advice("key: {http.request.remote.host} is the address of the proxy, because this server has trusted_proxies, so that all clients behind it share one count",
-				"per ip; or key {client_ip}"))
+				"per ip"))
 		}
 	}
 	return found

@@ -36,6 +36,9 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 			continue
 		}
 		found = append(found, checkPlainHTTP(s, p)...)
+		if i := slices.IndexFunc(p.Zones, func(z *config.Zone) bool { return p.Handler.LogKey && credential(z) != "" }); i >= 0 {
+			found = append(found, p.Zones[i].Advice(fmt.Sprintf("log_key: logs get {%s} as it is sent, and whoever reads them can use it", credential(p.Zones[i])), "log_ip in its place; or per api_key"))
+		}
 		if p.Earlier.Anything {
 			continue
 		}
@@ -49,11 +52,11 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 			case option != "exempt":
 				continue
 			}
-			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" &&
+			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" && !isSetField(p, in.Written) &&
 				!(option == "exempt" && isSignedWebhook(set)) {
 				found = append(found,
 					o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option,
-						in.Written), option+" "+safer(in.Written, set)))
+						in.Written), saferFix(option, in.Written, set)))
 			}
 		}
 		for _, z := range p.Zones {
@@ -61,6 +64,18 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 		}
 	}
 	return found
+}
+
+// credential returns a placeholder in the key of a zone that holds a password or a token, or "".
+func credential(z *config.Zone) string {
+	for _, name := range routing.PlaceholderNames(z.Key) {
+		field, isField := strings.CutPrefix(name, "http.request.header.")
+		if strings.HasPrefix(name, "http.request.cookie.") || isField && slices.ContainsFunc([]string{"Authorization", "Cookie", "Token", "Api-Key", "Apikey"},
+			func(end string) bool { return strings.HasSuffix(strings.ToLower(field), strings.ToLower(end)) }) {
+			return name
+		}
+	}
+	return ""
 }
 
 // isSignedWebhook reports whether a set consists of an endpoint and fields with a service's signature.
@@ -76,6 +91,25 @@ func isSignedWebhook(set caddy.ModuleMap) bool {
 	}
 	return len(fields) > 0
 }
+
+// saferFix returns what to write for a matcher that reads a placeholder which clients write.
+func saferFix(option, name string, set caddy.ModuleMap) string {
+	if strings.HasPrefix(name, config.CertificateFamily) {
+		return verified
+	}
+	return option + " " + safer(name, set)
+}
+
+// isSetField reports whether a placeholder is a field that an earlier handler sets for some requests, as checkNeeds
+// tells.
+func isSetField(p *config.Place, name string) bool {
+	field, isField := strings.CutPrefix(name, "http.request.header.")
+	_, every := p.WitnessStranger(routing.Requests{}).Set(field)
+	return isField && p.Earlier.Has(name) && !every
+}
+
+// verified is the fix for certificates that anybody can make.
+const verified = "require_and_verify and trust_pool file ca.pem into client_auth"
 
 // safer returns a matcher that clients can't choose, in the place of one that reads the named placeholder.
 func safer(name string, set caddy.ModuleMap) string {
@@ -122,6 +156,9 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 		"settle with what the upstream says, such as {http.response.header.X-Tokens}")
 	give(identity(p, z.Tier), "tier", "writes: it chooses its limits",
 		"tiers with api_keys, or a service_header in the tier")
+	if isAddress := z.Key == "{http.vars.client_ip}" || z.Key == "{http.request.remote.host}" && !routing.TrustsProxies(p.View.Server); isAddress && z.Per == enforce.PerKey && z.IPv6Prefix == 0 {
+		give(strings.Trim(z.Key, "{}"), "key", "chooses among the 2^64 addresses of its IPv6 network: it gets another limit with each", "per ip")
+	}
 	if z.Per == "" || z.Per == enforce.PerKey {
 		name := p.Written(z.Key)
 		field, _ := strings.CutPrefix(name, "http.request.header.")
@@ -133,8 +170,11 @@ func checkZoneChoice(p *config.Place, z *config.Zone) (found []advice.Advice) {
 			give(name, "key", "sends: it gets another limit with every ?x=1 that it adds",
 				"per key \"{client_ip} {http.request.uri.path}\"; or per ip alone")
 		case p.Authenticates() == "" && !isBounded(p, z):
-			give(identity(p, z.Key), "key", "sends: it gets another limit with every value that it guesses",
-				"a second zone per ip beside it; or per api_key, with api_keys")
+			fix := "a second zone per ip beside it; or per api_key, with api_keys"
+			if strings.HasPrefix(name, config.CertificateFamily) {
+				fix = verified
+			}
+			give(identity(p, z.Key), "key", "sends: it gets another limit with every value that it guesses", fix)
 		}
 	}
 	return found
@@ -161,7 +201,7 @@ func surcharge(p *config.Place, z *config.Zone) (name string, last int64) {
 // identity returns [place.written] of a text, without what another check tells.
 func identity(p *config.Place, text string) string {
 	name := p.Written(text)
-	if problem, _, _ := p.Judge(name); problem != "" {
+	if problem, _, _ := p.Judge(name); problem != "" || isSetField(p, name) {
 		return ""
 	}
 	return name

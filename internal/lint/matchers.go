@@ -26,9 +26,13 @@ func checkServed(s *config.Survey) (found []advice.Advice) {
 		return nil
 	}
 	settings, seen := s.Run.Settings, make(map[string]bool)
+	files := []string{settings.Path, settings.Secret, s.Run.Rules.Path()}
+	if s.App.APIKeys != nil {
+		files = append(files, s.App.APIKeys.File)
+	}
 	for _, view := range s.Views {
 		for _, folder := range view.ServedFolders() {
-			for _, path := range []string{settings.Path, settings.Secret, s.Run.Rules.Path()} {
+			for _, path := range files {
 				if path == "" || seen[folder+path] || !siting.Contains(folder, path) {
 					continue
 				}

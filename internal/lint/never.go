@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/notify"
 	"github.com/caddy-tally/caddy-tally/internal/routing"
+	"github.com/caddy-tally/caddy-tally/internal/siting"
 	"github.com/caddy-tally/caddy-tally/internal/typo"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 	"github.com/caddy-tally/caddy-tally/limiter"
@@ -74,6 +76,7 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	give(long && len(tiered) > 1, fmt.Sprintf("tier: %d zones have tiers, and each counts on its own: a key has its quota once in each", len(tiered)), "tiers in one zone with a line of match for each; or a zone with limit in the place of the others")
 	give(slices.ContainsFunc(all, isMonth) && a.DisableHistory, "history off: nobody can see or bill what was used in a month", "history in the option rate_limit without off, or leave the line out")
 	give(slices.ContainsFunc(all, isQuota) && s.Run.Store.CaddyModule().ID.Name() == "memory", "store memory: a restart forgets what was used in a week or a month, and what would be on its invoice", "store sqlite")
+	give(slices.ContainsFunc(all, isQuota) && s.Run.Store.CaddyModule().ID.Name() == "sqlite" && isTemporary(s.Run.Settings.Path), "store: the folder is emptied when the machine starts, and what was used in a week or a month is forgotten", "store sqlite /var/lib/caddy/tally.db")
 	give(!tells && slices.ContainsFunc(a.Notify, func(n *config.Notify) bool { return n != nil && slices.Contains(n.On, notify.Quota) }), "notify: on quota: no key has a fixed limit of a day or a month", "limit 100_000/month fixed in a tier or a zone per api_key, per key or per everyone; addresses have no quota")
 	give(slices.ContainsFunc(a.Notify, func(n *config.Notify) bool {
 		return n != nil && n.Template == "" && strings.Contains(n.URL, "discord.com/api/webhooks/")
@@ -216,4 +219,10 @@ func checkCheap(z *config.Zone, limits []config.Limit) []advice.Advice {
 		return []advice.Advice{z.Advice(fmt.Sprintf("cost: until its answer ends a request costs %s, so that any number passes that come at once", z.Cost), "cost 1000; with about what a request uses")}
 	}
 	return nil
+}
+
+// isTemporary reports whether a file was put into a folder that systems empty when they start.
+func isTemporary(path string) bool {
+	return !siting.Contains(caddy.AppDataDir(), path) && slices.ContainsFunc([]string{"/tmp", "/run", "/var/run", "/dev/shm"},
+		func(folder string) bool { return siting.Contains(folder, path) })
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,7 +63,7 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 			}
 		}
 	}
-	return slices.Concat(found, checkWrapped(s), checkUnused(s), checkPuzzles(s), checkIdleBan(s), checkObedience(s))
+	return slices.Concat(found, checkWrapped(s), checkAdmin(s), checkUnused(s), checkPuzzles(s), checkIdleBan(s), checkObedience(s))
 }
 
 // checkWrapped finds servers that Caddy doesn't give the options that are written for their port, or for none: an
@@ -84,6 +85,27 @@ func checkWrapped(s *config.Survey) (found []advice.Advice) {
 				listens := server.Listen[max(i, 0)]
 				found = append(found, advice.Advice{Server: server.Listen, Fix: "servers " + listens + ", or servers without an address",
 					Problem: fmt.Sprintf("servers %s: its options are not for this server, which listens at %s", at, listens)})
+			}
+		}
+	}
+	return found
+}
+
+// checkAdmin finds sites through which strangers reach the admin endpoint of this Caddy.
+func checkAdmin(s *config.Survey) (found []advice.Advice) {
+	ban := routing.NewRequests(caddy.ModuleMap{"method": json.RawMessage(`["POST"]`), "path": json.RawMessage(`["/rate_limit/ban"]`)})
+	isAdmin := func(u *reverseproxy.Upstream) bool {
+		return slices.Contains([]string{"localhost:2019", "127.0.0.1:2019", "[::1]:2019"}, u.Dial)
+	}
+	for _, v := range s.Views {
+		for _, p := range v.Places {
+			h, ok := p.Module.(*reverseproxy.Handler)
+			if !ok || !slices.ContainsFunc(h.Upstreams, isAdmin) {
+				continue
+			}
+			if ways := p.WitnessStranger(ban); ways.Reaches() && !ways.Unmatched() {
+				found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "reverse_proxy to the admin endpoint: any visitor may ban, lift bans and reset counts, and change this config",
+					Fix: "reverse_proxy /rate_limit/charge/* for an application, on a site that only it reaches"})
 			}
 		}
 	}

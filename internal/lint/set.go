@@ -155,7 +155,7 @@ func onItsWays(p *config.Place, n config.Need) (problem, fix string) {
 	var all routing.Witnessed
 	for _, set := range sets {
 		ways := p.Witness(routing.NewRequests(set))
-		_, every := ways.Set(key)
+		_, every := p.WitnessStranger(routing.NewRequests(set)).Set(key)
 		sometimes = sometimes || !every
 		captured = captured || ways.MayCapture(capture)
 		all = append(all, ways...)

@@ -81,10 +81,10 @@ func setsOf(r *caddyhttp.Route) (sets []caddy.ModuleMap) {
 
 // Matchers returns the matchers of the set, with their configs only.
 func (r Requests) Matchers() (set caddyhttp.MatcherSet) {
-	for name, config := range r.Set {
+	for _, name := range slices.Sorted(maps.Keys(r.Set)) {
 		if info, err := caddy.GetModule("http.matchers." + name); err == nil {
 			m := info.New()
-			_ = json.Unmarshal(config, m) // loading reports errors
+			_ = json.Unmarshal(r.Set[name], m) // loading reports errors
 			set = append(set, m)
 		}
 	}

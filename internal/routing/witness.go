@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	maphandler "github.com/caddyserver/caddy/v2/modules/caddyhttp/map"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
@@ -47,22 +48,36 @@ type way struct {
 	respelled [2]string // the path as sent and there, if the description has only one of them
 
 	through  []any             // the handlers that it has surely passed until the target
-	noted    map[string]bool   // what handlers have set or removed until the target, and whether the values are known
+	noted    map[string]noted  // what handlers have set or removed until the target: fields, variables, families of placeholders
 	sent     http.Header       // the fields of the request there: what is noted and not here is removed
 	captured []json.RawMessage // the matchers until the target that may set placeholders of regular expressions
+}
+
+// noted is what a handler has made of a field or variable.
+type noted struct {
+	text   string
+	surely bool // it ran, and the text has no placeholder
 }
 
 // maxWays bounds the ways of one witness.
 const maxWays = 256
 
 // Witness sends the requests of a description to the handler.
-func (p *Place) Witness(r Requests) Witnessed { return p.witness(r, false, nil) }
+func (p *Place) Witness(r Requests) Witnessed { return p.witness(r, nil, nil) }
 
 // WitnessStranger does so for a stranger, who has an address of the Internet and sends no fields, cookies or
 // parameters. Whatever authenticates refuses him.
-func (p *Place) WitnessStranger(r Requests) Witnessed { return p.witness(r, true, nil) }
+func (p *Place) WitnessStranger(r Requests) Witnessed { return p.witness(r, honest, nil) }
 
-func (p *Place) witness(r Requests, stranger bool, asked caddy.ModuleMap) (all Witnessed) {
+// WitnessLiar does so for a stranger who sends whatever makes the matchers match that lies reports.
+func (p *Place) WitnessLiar(r Requests, lies func(caddy.ModuleMap) bool) Witnessed {
+	return p.witness(r, lies, nil)
+}
+
+// honest are the lies of a stranger who tells none.
+func honest(caddy.ModuleMap) bool { return false }
+
+func (p *Place) witness(r Requests, lies func(caddy.ModuleMap) bool, asked caddy.ModuleMap) (all Witnessed) {
 	if p.Anywhere || p.InErrors {
 		return nil
 	}
@@ -71,7 +86,7 @@ func (p *Place) witness(r Requests, stranger bool, asked caddy.ModuleMap) (all W
 	}
 	r.Hosts = p.hostsOf(r)
 	for _, one := range p.asSent(r) {
-		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, stranger: stranger, asked: asked}
+		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, stranger: lies != nil, lies: lies, asked: asked}
 		for more := true; more; more = w.next() {
 			if w.run(); w.unknown || len(all) == maxWays {
 				return nil
@@ -229,16 +244,26 @@ func (all Witnessed) Respelled() (sent, here string) {
 func (all Witnessed) Set(name string) (some, every bool) {
 	some, every = !all.Reaches(), true
 	for _, w := range all {
-		_, noted := w.noted[name]
-		some, every = some || w.reached && noted, every && (!w.reached || noted)
+		_, isNoted := w.noted[name]
+		some, every = some || w.reached && isNoted, every && (!w.reached || isNoted)
 	}
 	return some, every
+}
+
+// Texts returns the texts that handlers before the target may have given a placeholder; "" where it isn't set.
+func (all Witnessed) Texts(name string) (texts []string) {
+	for _, w := range all {
+		if w.reached {
+			texts = append(texts, w.noted[name].text)
+		}
+	}
+	return texts
 }
 
 // Removes reports whether a field of the request is removed on all ways to the target.
 func (all Witnessed) Removes(field string) bool {
 	return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool {
-		return w.reached && (!w.noted[field] || w.sent[field] != nil)
+		return w.reached && (!w.noted[field].surely || w.sent[field] != nil)
 	})
 }
 
@@ -261,13 +286,14 @@ type witness struct {
 	around   map[*Route]bool
 	all      Requests // the description, with at most one path
 	stranger bool
-	choices  []bool // where it may go both ways, in order: whether it goes in
-	chosen   int    // the choices made
+	lies     func(caddy.ModuleMap) bool // whether a stranger makes matchers match; never called for others
+	choices  []bool                     // where it may go both ways, in order: whether it goes in
+	chosen   int                        // the choices made
 
 	way
 	request   *http.Request
 	asked     caddy.ModuleMap   // the matchers that are asked where it arrives
-	known     map[string]bool   // what handlers have set or removed: fields, variables, families of placeholders; and whether its value is known
+	known     map[string]noted  // what handlers have set or removed until here
 	matchers  []json.RawMessage // that were asked and may set placeholders
 	passed    []any             // handlers
 	literal   bool              // its path is known
@@ -485,9 +511,10 @@ func (w *witness) handler(n Node) (goesOn bool) {
 func (w *witness) note(n Node, surely bool) {
 	set := func(name string, texts ...string) {
 		if w.known == nil {
-			w.known = make(map[string]bool)
+			w.known = make(map[string]noted)
 		}
-		w.known[name] = surely && !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "{") })
+		text := strings.Join(texts, ", ")
+		w.known[name] = noted{text, surely && !strings.Contains(text, "{")}
 	}
 	if surely {
 		w.passed = append(w.passed, n.Module)
@@ -495,6 +522,10 @@ func (w *witness) note(n Node, surely bool) {
 	switch module := n.Module.(type) {
 	case *caddyauth.Authentication:
 		set("http.auth.", "{")
+	case *maphandler.Handler:
+		for _, destination := range module.Destinations {
+			set(strings.Trim(destination, "{}"), "{")
+		}
 	case *caddyhttp.VarsMiddleware:
 		for name, value := range *module {
 			set("http.vars."+name, fmt.Sprint(value))
@@ -529,8 +560,8 @@ func (w *witness) asks(name string, raw json.RawMessage) (answer, bool) {
 	}
 	for key := range values {
 		key = map[string]string{"header": http.CanonicalHeaderKey(key), "vars": "http.vars." + key}[name]
-		if surely, noted := w.known[key]; !noted || !surely {
-			return maybe, noted
+		if set, ok := w.known[key]; !ok || !set.surely {
+			return maybe, ok
 		}
 	}
 	return w.ask(name, raw), true
@@ -572,12 +603,12 @@ const (
 // Is reports whether a set of matchers is known to match a stranger's requests of a description, wherever they come from.
 func (p *Place) Is(r Requests, set caddy.ModuleMap) bool {
 	if set["vars"] != nil || set["header"] != nil { // handlers on the way may set them
-		all := p.witness(r, true, set)
+		all := p.witness(r, honest, set)
 		return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool { return w.reached && !w.meets })
 	}
 	r.Hosts = p.hostsOf(r)
 	return !slices.ContainsFunc(r.onePath(false), func(one Requests) bool {
-		w := &witness{view: &View{Server: p.view.Server, Hosts: p.view.Hosts}, all: one, stranger: true}
+		w := &witness{view: &View{Server: p.view.Server, Hosts: p.view.Hosts}, all: one, stranger: true, lies: honest}
 		w.run()
 		return w.matchesSet(set) != yes
 	})
@@ -686,7 +717,10 @@ func (w *witness) matchesOne(name string, raw json.RawMessage) answer {
 		if answer, decided := w.asks(name, raw); decided {
 			return answer
 		}
-		if w.stranger {
+		switch {
+		case w.stranger && w.lies(caddy.ModuleMap{name: raw}):
+			return yes
+		case w.stranger:
 			return w.strangers(name, raw)
 		}
 	}
@@ -802,6 +836,15 @@ func (w *witness) strangers(name string, raw json.RawMessage) answer {
 				return no
 			}
 			return yes
+		}
+	case "vars":
+		var values map[string]any
+		_ = json.Unmarshal(raw, &values)
+		own := func(name string) bool {
+			return !strings.Contains(name, "{") && caddyhttp.GetVar(w.request.Context(), name) == nil
+		}
+		if slices.ContainsFunc(slices.Collect(maps.Keys(values)), own) { // no handler on his way has set it
+			return no
 		}
 	case "query", "header_regexp", "verified_bot", "signed_bot":
 		return no

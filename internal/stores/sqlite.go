@@ -204,7 +204,7 @@ func warnOfPlace(log *zap.Logger, path string) {
 			zap.String("path", path), zap.String("file_system", kind))
 	} else if folder := siting.OpenFolder(path); folder != "" {
 		log.Warn(
-			"everybody on this machine may write to the folder of the database; use a folder of its own, or chmod o-w",
+			"everybody on this machine may write to the folder of the database; use one to which only Caddy may write",
 			zap.String("path", path), zap.String("folder", folder))
 	}
 }
