@@ -74,7 +74,7 @@ func (p *Place) isChosen(name string) bool {
 	defer func() { p.asked = p.asked[:len(p.asked)-1] }()
 	stranger := p.WitnessStranger(routing.Requests{})
 	noted, isField := strings.CutPrefix(name, headerFamily)
-	if _, every := stranger.Set(noted); isField && !every {
+	if _, every := stranger.Set(noted); isField && !every && p.Authenticates() == "" { // of users, allow asks for what authenticates them
 		return true
 	}
 	liar := p.WitnessLiar(routing.Requests{}, func(set caddy.ModuleMap) bool {
