@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -101,13 +103,20 @@ func (c *Compiler) compileRules() error {
 // memory alone.
 func (c *Compiler) checkSecret(path string) {
 	c.checkAccess("secret_file", path)
-	if _, err := identity.ReadSecret(path); err != nil && !errors.Is(err, fs.ErrNotExist) &&
-		!errors.Is(err, fs.ErrPermission) {
+	_, err := identity.ReadSecret(path)
+	switch isMissing := errors.Is(err, fs.ErrNotExist); {
+	case isMissing && len(path) >= 24 && likeSecret.MatchString(path) && strings.ContainsAny(path, "0123456789"):
+		c.found = append(c.found, advice.Advice{Source: c.Source, Problem: "secret_file: this looks like the secret itself, and is taken for the name of a file, which each machine makes with another secret",
+			Fix: "secret_file /etc/caddy/tally.key; with the secret in it"})
+	case err != nil && !isMissing && !errors.Is(err, fs.ErrPermission):
 		c.found = append(c.found,
 			advice.Advice{Source: c.Source, Problem: "secret_file: Caddy would count in memory alone: " + err.Error(),
 				Fix: "a line of at least 32 characters, or remove the file, so that Caddy makes it"})
 	}
 }
+
+// likeSecret matches what may be a secret, and is hardly the path of a file.
+var likeSecret = regexp.MustCompile(`^(\w[\w+/=-]*[A-Z][\w+/=-]*|[0-9a-f]{32,})$`)
 
 // checkAccess finds a file that other users of this machine may read or write, although they
 // shouldn't.

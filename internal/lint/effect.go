@@ -67,7 +67,7 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 	}
 	for _, l := range limits {
 		if days := time.Duration(l.Window) / (24 * time.Hour); l.Algorithm == limiter.Fixed.String() && days >= 28 && days <= 31 && time.Duration(l.Window) != limiter.Month {
-			return []advice.Advice{z.Advice(fmt.Sprintf("limit: fixed windows of %d days are counted from 1970, and begin on other days than months do", days), strings.TrimSpace(fmt.Sprintf("limit %d/month fixed %s", l.Amount, strings.Join(named(l), " "))))}
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: fixed windows of %d days are counted from 1970, and begin on other days than months do", days), fmt.Sprintf("/month in the place of /%dd", days))}
 		}
 		most := cmp.Or(l.Burst, l.Amount)
 		for _, c := range z.Costs {
@@ -90,16 +90,6 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 		}
 	}
 	return nil
-}
-
-// named returns the words of a limit's time zone and name.
-func named(l config.Limit) (words []string) {
-	for word, value := range map[string]string{"timezone": l.Timezone, "name": l.Name} {
-		if value != "" {
-			words = append(words, word+" "+value)
-		}
-	}
-	return slices.Sorted(slices.Values(words))
 }
 
 const (
@@ -291,7 +281,7 @@ func checkPass(p *config.Place, z *config.Zone) []advice.Advice {
 		case early && mentions(q.Around) && !slices.Contains([]string{"respond", "error"}, q.Answers()):
 			return []advice.Advice{z.Advice("on_exceeded: a matcher before this handler looks whether requests are beyond the limit, and there it has only what clients write", "rate_limit above it in a route block")}
 		case q.Name != "subroute":
-			reads = reads || mentions(q.Around) || mentions([]any{q.Fields, q.Module}) || q.Name == "templates"
+			reads = reads || mentions(q.Around) || mentions(q.Fields) || mentions(q.Module) || q.Name == "templates"
 		}
 	}
 	if reads {

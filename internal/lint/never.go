@@ -1,11 +1,8 @@
 package lint
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -92,16 +89,8 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 		return p.Handler != nil && slices.ContainsFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban == 0 })
 	}), "trap: a visit costs points only, which have no effect with reputation off", "trap ban 1h before its paths; or leave out reputation off")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
-		deny := "missing deny and unknown deny, each on a line of its own"
-		if k.Unknown != "default" {
-			deny = "missing deny"
-		} else if k.Missing != "default" {
-			deny = "unknown deny"
-		}
-		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), deny+"; or a tier with a limit: service_header in the tier is for your own programs")
+		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "deny in the place of default "+k.DefaultTier+"; or a tier with a limit: service_header in the tier is for your own programs")
 	}
-	_, err := os.Stat(s.Run.Settings.Secret)
-	give(errors.Is(err, fs.ErrNotExist) && likeSecret.MatchString(a.SecretFile) && len(a.SecretFile) >= 24 && strings.ContainsAny(a.SecretFile, "0123456789"), "secret_file: this looks like the secret itself, and is taken for the name of a file, which each machine makes with another secret", "secret_file /etc/caddy/tally.key; with the secret in it")
 	give(a.Pressure != nil && a.Pressure.Fingerprints > 0 && a.Pressure.Fingerprints < household, "pressure: a family or an office has more browsers than that, and each of its members then has half of the limits", "fingerprints 20")
 	give(a.Session != nil && a.Session.MaxPerPrefix > 0 && a.Session.MaxPerPrefix < household, "session: max_sessions_per_prefix: a family or an office has more browsers than that, and no further one gets a session within an hour", "max_sessions_per_prefix 100")
 	if a.Session != nil && a.Session.Challenge != nil {
@@ -111,9 +100,6 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	}
 	return found
 }
-
-// likeSecret matches what may be a secret, and is hardly the path of a file.
-var likeSecret = regexp.MustCompile(`^(\w[\w+/=-]*[A-Z][\w+/=-]*|[0-9a-f]{32,})$`)
 
 const (
 	longestWait  = 5 * time.Second

@@ -170,9 +170,8 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 					"the exempt into a rate_limit that sees them; or leave it out"))
 				continue
 			}
-			if sent, here := respelled(p, requests); here != "" && !shared {
-				found = append(found, o.Advice(fmt.Sprintf("exempt: clients send %s, and here it is %s: it holds only for requests whose two paths it has", sent, here),
-					fmt.Sprintf("exempt %s %s", here, sent)))
+			if respelled := checkRespelled(p, o, o.ModuleMap, "exempt"); respelled != nil && !shared {
+				found = append(found, respelled...)
 				continue
 			}
 			if p.Is(routing.Requests{}, o.ModuleMap) {
@@ -186,10 +185,7 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 			found = append(found, checkTaken(p, o)...)
 		case "match":
 			for _, set := range config.WithNegated(o.ModuleMap)[1:] {
-				if sent, here := respelled(p, routing.NewRequests(set)); here != "" && !shared {
-					found = append(found, o.Advice(fmt.Sprintf("match not: clients send %s, and here it is %s: it leaves out only requests whose two paths it has", sent, here),
-						fmt.Sprintf("match not endpoint %s %s", here, sent)))
-				}
+				found = append(found, checkRespelled(p, o, set, "match not endpoint")...)
 			}
 		case "cost":
 			earlier := slices.IndexFunc(sets[:i], func(e config.OptionSet) bool {
@@ -211,16 +207,19 @@ func checkOptionReach(p *config.Place, shared bool) (found []advice.Advice) {
 	return found
 }
 
-// respelled returns a path of requests as clients send it and as it is at the place, if only one of them is in the
-// description; or "".
-func respelled(p *config.Place, r routing.Requests) (sent, here string) {
+// checkRespelled finds options for all but some requests whose paths are others there than as clients send them.
+func checkRespelled(p *config.Place, o config.OptionSet, set caddy.ModuleMap, option string) []advice.Advice {
 	const something = "~" // in the place of a wildcard
-	r.Paths = slices.Clone(r.Paths)
+	r := routing.NewRequests(set)
 	for i, path := range r.Paths {
 		r.Paths[i] = strings.ReplaceAll(path, "*", something)
 	}
-	sent, here = p.Witness(r).Respelled()
-	return strings.ReplaceAll(sent, something, "*"), strings.ReplaceAll(here, something, "*")
+	sent, here := p.Witness(r).Respelled()
+	if here == "" {
+		return nil
+	}
+	sent, here = strings.ReplaceAll(sent, something, "*"), strings.ReplaceAll(here, something, "*")
+	return []advice.Advice{o.Advice(fmt.Sprintf("%s: clients send %s, and here it is %s: it holds only for requests whose two paths it has", strings.TrimSuffix(option, " endpoint"), sent, here), option+" "+here+" "+sent)}
 }
 
 // isShared reports whether the lines of a handler make others, too, as those of a snippet that is imported twice.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
@@ -61,18 +62,14 @@ var ofForms = strings.Fields("user username login email account password")
 
 // checkSent asks whether anybody sends what a matcher waits for.
 func checkSent(p *config.Place) (found []advice.Advice) {
+	sets := p.Sets()
 	for _, z := range p.Zones {
 		for _, answer := range cmp.Or(z.Count, new(config.Count)).When {
-			for _, field := range slices.Sorted(maps.Keys(answer.Header)) {
-				for _, value := range answer.Header[field] {
-					if field = http.CanonicalHeaderKey(field); field != "Content-Type" && parts[field] != nil && parts[field].MatchString(value) {
-						found = append(found, z.Advice(fmt.Sprintf("count: an answer is compared with the whole %s, and servers send more than %q in it", field, value), fmt.Sprintf("header %[1]s *%[2]s* in the place of header %[1]s %[2]s", field, value)))
-					}
-				}
-			}
+			fields, _ := json.Marshal(answer.Header)
+			sets = append(sets, config.OptionSet{ModuleMap: caddy.ModuleMap{"header": fields}, Option: "count", Zone: z, Source: z.Source})
 		}
 	}
-	for _, o := range p.Sets() {
+	for _, o := range sets {
 		give := func(problem, fix string) { found = append(found, o.Advice(o.Option+": "+problem, fix)) }
 		for _, set := range config.WithNegated(o.ModuleMap) {
 			r := routing.NewRequests(set)
@@ -126,8 +123,8 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 							give(fmt.Sprintf("header compares the case of letters, and clients send %s in %s", usual, field), strings.Replace(value, word, usual, 1)+" in the place of "+value)
 						}
 					}
-					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" {
-						give(fmt.Sprintf("header compares the whole %s, and clients send more than %q in it", field, value), "*"+value+"* in the place of "+value)
+					if part := parts[http.CanonicalHeaderKey(field)]; part != nil && part.MatchString(value) && o.Option != "exempt" && (o.Option != "count" || field != "Content-Type") {
+						give(fmt.Sprintf("header compares the whole %s, and there is more than %q in it", field, value), fmt.Sprintf("header %[1]s *%[2]s* in the place of header %[1]s %[2]s", field, value))
 					}
 				}
 			}

@@ -492,7 +492,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 		})
 	}
 	for _, list := range n.Lists {
-		if !list.ForErrors && (n.Name == "subroute" || w.choose()) && !w.routes(list.Routes) {
+		if !list.ForErrors && n.Name != "intercept" && (n.Name == "subroute" || w.choose()) && !w.routes(list.Routes) {
 			return false
 		}
 	}
