@@ -185,7 +185,7 @@ func (at *adminEndpoint) checkTier(w io.Writer, tier string) error {
 		fmt.Fprintf(w, "The Caddy at %s has no tiers yet: add a tier %q to the global option rate_limit.\n",
 			address, tier)
 	case !slices.Contains(names, tier):
-		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force makes the key all the same", tier, address, caddyconf.OrList(names))
+		return fmt.Errorf("there is no tier %q in the Caddy at %s: write %s; or add it to the global option rate_limit and reload first; --force does it all the same", tier, address, caddyconf.OrList(names))
 	}
 	return nil
 }

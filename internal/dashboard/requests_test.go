@@ -369,3 +369,13 @@ func TestLooksAreSharedByDashboards(t *testing.T) {
 		t.Errorf("got the answers %v, want 60 looks", codes)
 	}
 }
+
+// The sample may lack requests like those that are asked for: the page doesn't say that none came.
+func TestRequestsThatTheSampleLacks(t *testing.T) {
+	s := newSite(t, sample.Empty(time.Now))
+	for query, want := range map[string]string{"": "No requests came", "?path=%2Fx": "No sampled requests like that came"} {
+		if body := s.get("requests" + query); !strings.Contains(body, want) {
+			t.Errorf("the page %q lacks %q:\n%s", query, want, body)
+		}
+	}
+}
