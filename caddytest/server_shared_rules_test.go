@@ -49,7 +49,7 @@ func TestRulesHoldOnAllMachines(t *testing.T) {
 	}
 	b.wantCommand(t, 0, words("audit --client 192.0.2.1"), "admin", "ban", "scraper")
 
-	b.wantCommand(t, 0, []string{"unban", "192.0.2.1"}, "Lifted 1 ban of 192.0.2.1", "rules files of other machines")
+	b.wantCommand(t, 0, []string{"unban", "192.0.2.1"}, "Lifted 1 ban of 192.0.2.1", "if the rules file of another machine has a line about it, remove it there")
 	wantEverywhere(t, fleet, http.StatusOK, 1, "the end of the ban on both")
 
 	testReloadsWithBans(t, a)

@@ -133,7 +133,7 @@ func (cfg runningConfig) otherFiles() []string {
 	if !cfg.SharesRules() {
 		return nil
 	}
-	return []string{"lines about it in the rules files of other machines stay: remove them there"}
+	return []string{"if the rules file of another machine has a line about it, remove it there"}
 }
 
 // unlessElsewhere names other places of a rule that wasn't found, or returns "".
