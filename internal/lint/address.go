@@ -28,15 +28,20 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 		if !slices.ContainsFunc(s.Places, func(p *config.Place) bool { return p.View == v && slices.ContainsFunc(p.Zones, countsAddresses) }) {
 			continue
 		}
-		if local := v.LocalAddress(); local != "" {
-			fix := "trusted_proxies static 127.0.0.1/8 ::1, and trusted_proxies_strict"
-			if strings.HasPrefix(local, "unix") {
-				fix = "trusted_proxies_unix and trusted_proxies_strict"
-			}
-			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: "this server listens at " + local + ": visitors come through a proxy, and share one address and one count", Fix: fix})
-		} else if sign, proxies := signOfProxy(s, v); sign != "" && !routing.TrustsProxies(v.Server) {
-			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: sign + " tells of a proxy in front, but this server trusts none: its visitors share one count",
-				Fix: "trusted_proxies static " + proxies + ", with the networks of the proxy, and trusted_proxies_strict"})
+		problem, local := "", v.LocalAddress()
+		if local != "" {
+			problem = "this server listens at " + local + ": visitors come through a proxy, and share one address and one count"
+		} else if sign, at := signOfProxy(s, v); sign != "" && !routing.TrustsProxies(v.Server) {
+			problem, local = sign+" tells of a proxy in front, but this server trusts none: its visitors share one count", at
+		}
+		fix := "trusted_proxies static 192.0.2.0/24, with the networks of the proxy"
+		if strings.HasPrefix(local, "unix") {
+			fix = "trusted_proxies_unix"
+		} else if local != "" {
+			fix = "trusted_proxies static 127.0.0.1/8 ::1"
+		}
+		if problem != "" {
+			found = append(found, advice.Advice{Server: v.Server.Listen, Problem: problem, Fix: fix + ", and trusted_proxies_strict"})
 		}
 	}
 	for _, server := range limited(s) {
@@ -63,32 +68,34 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 	return found
 }
 
-// signOfProxy returns what tells of a proxy in front of a server, and its networks; or "".
-func signOfProxy(s *config.Survey, v *routing.View) (sign, networks string) {
+// signOfProxy returns what tells of a proxy in front of a server, and where it reaches the server if that is known; or "".
+func signOfProxy(s *config.Survey, v *routing.View) (sign, at string) {
 	for _, other := range s.Views {
 		for _, p := range other.Places {
 			for _, u := range upstreams(p) {
 				host, port, _ := net.SplitHostPort(u.Dial)
 				ip, _ := netip.ParseAddr(host)
-				if (host == "localhost" || ip.IsLoopback()) && slices.ContainsFunc(v.Server.Listen, func(at string) bool { return strings.HasSuffix(at, ":"+port) }) {
-					return "reverse_proxy " + u.Dial, "127.0.0.1/8 ::1"
+				here := func(at string) bool {
+					return at == u.Dial || (host == "localhost" || ip.IsLoopback()) && strings.HasSuffix(at, ":"+port)
+				}
+				if slices.ContainsFunc(v.Server.Listen, here) {
+					return "reverse_proxy " + u.Dial, u.Dial
 				}
 			}
 		}
 	}
-	networks = "192.0.2.0/24"
 	for _, p := range v.Places {
 		h, ok := p.Module.(*reverseproxy.Handler)
 		switch {
 		case !ok:
 		case len(h.TrustedProxies) > 0 && len(h.HandleResponse) == 0: // forward_auth has them as its docs show
-			return "trusted_proxies in reverse_proxy", networks
+			return "trusted_proxies in reverse_proxy", ""
 		case h.Headers != nil && h.Headers.Request != nil:
 			for _, field := range slices.Sorted(maps.Keys(h.Headers.Request.Set)) {
 				for _, name := range routing.PlaceholderNames(strings.Join(h.Headers.Request.Set[field], " ")) {
 					from, isField := strings.CutPrefix(name, "http.request.header.")
 					if isField && slices.ContainsFunc(addressFields, func(f string) bool { return strings.EqualFold(f, from) }) {
-						return fmt.Sprintf("header_up %s {header.%s}", field, from), networks
+						return fmt.Sprintf("header_up %s {header.%s}", field, from), ""
 					}
 				}
 			}

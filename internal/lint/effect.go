@@ -62,8 +62,8 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 	if z.MaxCost > 0 && z.Cost == "" && len(z.Costs) == 0 && z.Settle == "" {
 		return []advice.Advice{z.Advice("max_cost: there is no cost, so that each request costs 1", "cost {header.X-Batch} beside it, with what says how much a request uses")}
 	}
-	if z.MaxCost > 0 && z.MaxCost < leastUpload && slices.ContainsFunc(z.CostTexts(), isLength) {
-		return []advice.Advice{z.Advice(fmt.Sprintf("max_cost: a request of any size costs at most %d bytes", z.MaxCost), "max_cost 100MB")}
+	if bytes := slices.ContainsFunc(z.CostTexts(), isLength) || z.Settle == config.SettleBytes; z.MaxCost > 0 && (bytes && z.MaxCost < leastUpload || isTokens(z) && z.MaxCost < leastAnswer) {
+		return []advice.Advice{z.Advice(fmt.Sprintf("max_cost: a request of any size costs at most %d", z.MaxCost), "max_cost 100_000; or more")}
 	}
 	for _, l := range limits {
 		if days := time.Duration(l.Window) / (24 * time.Hour); l.Algorithm == limiter.Fixed.String() && days >= 28 && days <= 31 && time.Duration(l.Window) != limiter.Month {
@@ -94,7 +94,8 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 
 const (
 	manyRequests = 1_000_000 // only bytes reach that
-	leastUpload  = 100_000
+	leastUpload  = 100_000   // bytes
+	leastAnswer  = 1000      // tokens
 )
 
 // isLength reports whether a cost is the size of a body, as the client says.
@@ -256,10 +257,17 @@ func checkTierValues(s *config.Survey, p *config.Place, z *config.Zone) []advice
 		return nil
 	}
 	for _, value := range p.Earlier.Values(names[0]) {
-		near := func(t *config.Tier) bool { return typo.Distance(strings.ToLower(t.Name), strings.ToLower(value)) <= 1 }
-		if i := slices.IndexFunc(s.App.Tiers, near); i >= 0 && !slices.ContainsFunc(s.App.Tiers, func(t *config.Tier) bool { return t.Name == value }) {
-			return []advice.Advice{z.Advice(fmt.Sprintf("tier: {%s} may be %s, and no tier has this name", names[0], value), fmt.Sprintf("tier %s in the place of tier %s", value, s.App.Tiers[i].Name))}
+		named := func(t *config.Tier) bool { return t.Name == value }
+		if slices.ContainsFunc(s.App.Tiers, named) || slices.Contains([]string{"", "-", "none"}, value) || strings.ContainsAny(value, "{}$") {
+			continue
 		}
+		fix := "a tier of this name into the global option rate_limit"
+		for _, t := range s.App.Tiers {
+			if strings.EqualFold(t.Name, value) || typo.Distance(t.Name, value) == 1 {
+				fix = fmt.Sprintf("tier %s in the place of tier %s", value, t.Name)
+			}
+		}
+		return []advice.Advice{z.Advice(fmt.Sprintf("tier: {%s} may be %s, and no tier has this name", names[0], value), fix)}
 	}
 	return nil
 }
@@ -424,12 +432,14 @@ func checkBeside(p *config.Place, z *config.Zone) []advice.Advice {
 		if some == z || z.RefusesNothing() || len(z.MatcherSetsRaw) > 0 || !reflect.DeepEqual(rest(*some), rest(*z)) {
 			continue
 		}
-		for _, one := range some.Limits {
-			for _, other := range z.Limits {
-				if a, b, contained := neverOver(one, other); contained && !contains(b, a) {
-					return []advice.Advice{z.Advice(fmt.Sprintf("limit: %s is also for the requests of zone %q, whose %s is never reached", enforce.LimitText(b), some.Name, enforce.LimitText(a)), "match not endpoint /api/*; with the paths of that zone")}
-				}
-			}
+		reached := func(one config.Limit) bool {
+			return !slices.ContainsFunc(z.Limits, func(other config.Limit) bool {
+				a, b, contained := neverOver(one, other)
+				return contained && !contains(b, a)
+			})
+		}
+		if len(some.Limits) > 0 && !slices.ContainsFunc(some.Limits, reached) {
+			return []advice.Advice{z.Advice(fmt.Sprintf("limit: it is also for the requests of zone %q, whose higher limits are never reached", some.Name), "match not endpoint /api/*; with the paths of that zone")}
 		}
 	}
 	return nil

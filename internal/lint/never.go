@@ -190,6 +190,11 @@ func checkSettle(p *config.Place, z *config.Zone, limits []config.Limit) []advic
 	return checkCheap(z, limits)
 }
 
+// isTokens reports whether a zone counts the tokens of answers.
+func isTokens(z *config.Zone) bool {
+	return strings.Contains(z.Settle, bodyfield.Answer) && strings.Contains(strings.ToLower(z.Settle), "token")
+}
+
 // checkCheap finds costs on arrival, and limits, that are far below what requests use.
 func checkCheap(z *config.Zone, limits []config.Limit) []advice.Advice {
 	for _, l := range limits {
@@ -201,7 +206,7 @@ func checkCheap(z *config.Zone, limits []config.Limit) []advice.Advice {
 		rule, err := config.NewCostRule(text)
 		return err == nil && rule.From == "" && rule.Fixed < 10
 	}
-	if measured := z.Settle == config.SettleBytes || strings.Contains(z.Settle, bodyfield.Answer) && strings.Contains(strings.ToLower(z.Settle), "token"); measured && cheap(z.Cost) && len(z.Costs) == 0 && z.Cost != "" {
+	if measured := z.Settle == config.SettleBytes || isTokens(z); measured && cheap(z.Cost) && len(z.Costs) == 0 && z.Cost != "" {
 		return []advice.Advice{z.Advice(fmt.Sprintf("cost: until its answer ends a request costs %s, so that any number passes that come at once", z.Cost), "cost 1000; with about what a request uses")}
 	}
 	return nil
