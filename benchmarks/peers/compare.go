@@ -24,6 +24,12 @@ type kase struct {
 	limit limit
 }
 
+// Before the measurements each key in rotation comes so many times. That takes at most so long.
+const (
+	rounds = 5
+	warmUp = time.Minute
+)
+
 // refused is the case in which all is refused.
 const refused = "refused"
 
@@ -74,8 +80,8 @@ func (s *settings) compare(ctx context.Context, server server, programs []string
 		}
 		sides = append(sides, side)
 	}
-	for _, side := range sides { // each key in rotation comes once
-		if _, err := side.send(ctx, s.connections, load.Load{Duration: 5 * s.period, Requests: max(k.keys, 1000)}); err != nil {
+	for _, side := range sides { // until the limiter knows the keys in rotation, and how often they come
+		if _, err := side.send(ctx, s.connections, load.Load{Duration: warmUp, Requests: max(rounds*k.keys, 1000)}); err != nil {
 			return "", err
 		}
 	}
