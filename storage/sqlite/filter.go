@@ -29,8 +29,8 @@ const (
 	filterBits = 16 // per key
 	filterSets = 7  // bits set by a key, each selected by 9 bits of the key
 
-	// minFilter is the minimum capacity of a filter, which takes 2 MiB.
-	minFilter = 1 << 20
+	// minFilter is the minimum capacity of a filter, which takes 512 KiB.
+	minFilter = 1 << 18
 )
 
 // newFilter returns an empty filter with at least a capacity.
