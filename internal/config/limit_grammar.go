@@ -52,6 +52,9 @@ func readRate(words []string) (l Limit, taken int, err error) {
 	if _, err := caddyconf.ParseCount(window); err == nil && len(rest) > 0 && unitForm.MatchString(rest[0]) {
 		window, rest = window+rest[0], rest[1:]
 	}
+	if window == "" && len(words) > 1 && words[1] == "concurrent" { // zones have a line of their own for it
+		return l, 0, fmt.Errorf("concurrent limits are of zones and not of tiers: write limit %s concurrent into the zone", amount)
+	}
 	if window == "" {
 		return l, 0, fmt.Errorf("a window is missing in %q: expected how many pass in which time, such as 5/1m",
 			words[0])
