@@ -62,10 +62,10 @@ func (h *Handler) Enforcer() *enforce.Handler { return h.run }
 
 // Cleanup undoes Provision.
 func (h *Handler) Cleanup() error {
-	if h.run == nil {
-		return nil
+	if h.run != nil {
+		h.run.Cleanup()
 	}
-	return h.run.Cleanup()
+	return nil
 }
 
 // Interface guards

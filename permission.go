@@ -156,10 +156,10 @@ func (p *Permission) isStored(ctx context.Context, name string) bool {
 
 // Cleanup undoes Provision.
 func (p *Permission) Cleanup() error {
-	if p.run == nil {
-		return nil
+	if p.run != nil {
+		p.run.Cleanup()
 	}
-	return p.run.Cleanup()
+	return nil
 }
 
 // unread is the answer to a request that nobody sent.

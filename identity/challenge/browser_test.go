@@ -106,7 +106,7 @@ func showing(t *testing.T) http.Handler {
 		}
 		w.Header().Set("Content-Security-Policy", shown.Policy())
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		shown.Render(w)
+		w.Write(shown.Render())
 	})
 }
 
@@ -145,7 +145,7 @@ func (s *siteWithPuzzle) refuse(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", page.Policy()+"; report-uri /violated")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusTooManyRequests)
-	page.Render(w)
+	w.Write(page.Render())
 	s.events <- "page " + r.URL.RequestURI()
 }
 

@@ -1,10 +1,10 @@
 package challenge
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"net/url"
 	"strings"
 	"time"
@@ -73,9 +73,9 @@ type Widget struct {
 	Sources []string // the sources that the page loads from, as in a CSP
 }
 
-// Render writes the page as HTML in UTF-8. Send it with the Content-Security-Policy of [Page.Policy], and not for
+// Render returns the page as HTML in UTF-8. Send it with the Content-Security-Policy of [Page.Policy], and not for
 // storage in caches.
-func (p Page) Render(w io.Writer) error {
+func (p Page) Render() []byte {
 	data := struct {
 		Page
 		Style  template.CSS
@@ -88,10 +88,11 @@ func (p Page) Render(w io.Writer) error {
 		data.Waits = fmt.Sprintf(p.Texts.Waits, p.Texts.Wait(time.Duration(p.Wait.Seconds)*time.Second))
 		data.Next = p.Action + "?" + url.Values{"wait": {p.Wait.Token}, "target": {p.Target}}.Encode()
 	}
-	if err := pageTemplate.Execute(w, data); err != nil {
-		return fmt.Errorf("challenge: page: %w", err)
+	var html bytes.Buffer
+	if err := pageTemplate.Execute(&html, data); err != nil {
+		panic(err) // unreachable: the template has these fields
 	}
-	return nil
+	return html.Bytes()
 }
 
 // The policy allows the page's script and style by their hashes: they never change, and a nonce would have to be new

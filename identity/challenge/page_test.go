@@ -14,14 +14,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/page"
 )
 
-func render(t testing.TB, p Page) string {
-	t.Helper()
-	var b strings.Builder
-	if err := p.Render(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
+func render(p Page) string { return string(p.Render()) }
 
 var widget = &Widget{
 	Script: "https://captcha.example/api.js", Class: "captcha", SiteKey: "the-site-key", Action: "visit",
@@ -39,7 +32,7 @@ func pages(t testing.TB) map[string]Page {
 // The script and style of the page are those allowed by its policy.
 func TestPolicyAllowsThePage(t *testing.T) {
 	for name, p := range pages(t) {
-		html, policy := render(t, p), p.Policy()
+		html, policy := render(p), p.Policy()
 		for element, directive := range map[string]string{"script": "script-src", "style": "style-src"} {
 			inline := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(html, -1)
 			if len(inline) != 1 {
@@ -60,7 +53,7 @@ func TestPolicyAllowsThePage(t *testing.T) {
 }
 
 func TestPageLoadsNothingElse(t *testing.T) {
-	html := strings.Replace(render(t, pages(t)["puzzle"]), `<link rel="icon" href="data:,">`, "", 1) // so that no icon is asked for
+	html := strings.Replace(render(pages(t)["puzzle"]), `<link rel="icon" href="data:,">`, "", 1) // so that no icon is asked for
 	if found := regexp.MustCompile(`(?:src|href)=\S*|https?://\S*|url\(\S*`).FindString(html); found != "" {
 		t.Errorf("the page refers to %s", found)
 	}
@@ -68,7 +61,7 @@ func TestPageLoadsNothingElse(t *testing.T) {
 
 func TestPageOfAWidget(t *testing.T) {
 	p := pages(t)["widget"]
-	html, policy := render(t, p), p.Policy()
+	html, policy := render(p), p.Policy()
 	for _, want := range []string{
 		`<script src="https://captcha.example/api.js" async defer></script>`, `class="widget captcha"`,
 		`data-sitekey="the-site-key"`, `data-action="visit"`, `data-callback="tallyDone"`, "That took too long.",
@@ -90,12 +83,12 @@ func TestPageOfAWidget(t *testing.T) {
 func TestPageWithoutScript(t *testing.T) {
 	p := pages(t)["puzzle"]
 	refresh := regexp.MustCompile(`<noscript><meta http-equiv="refresh" content="([0-9]+);url=([^"]*)"></noscript>`)
-	if html := render(t, p); refresh.MatchString(html) || !strings.Contains(html, language.Choose("").NoScript) {
+	if html := render(p); refresh.MatchString(html) || !strings.Contains(html, language.Choose("").NoScript) {
 		t.Error("a page without a token goes on by itself")
 	}
 	p.Target = `/a?b=c&d="e'f;g <h>`
 	p.Wait = &Wait{Token: "the-token", Seconds: 11}
-	html := render(t, p)
+	html := render(p)
 	found := refresh.FindStringSubmatch(html)
 	if found == nil || found[1] != "11" {
 		t.Fatalf("the page does not go on by itself:\n%s", html)
@@ -113,7 +106,7 @@ func TestPageWithoutScript(t *testing.T) {
 func TestPageEscapes(t *testing.T) {
 	p := pages(t)["puzzle"]
 	p.Target, p.Notice = `/"><script>alert(1)</script>`, `<b onclick=alert(1)>`
-	html := render(t, p)
+	html := render(p)
 	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<b onclick") {
 		t.Error("the page has a script that is not its own")
 	}
@@ -125,7 +118,7 @@ func TestPageInEveryLanguage(t *testing.T) {
 	for _, texts := range language.All() {
 		for name, p := range pages(t) {
 			p.Texts, p.Site, p.Reference = texts, page.Site{Name: "Example & Söhne", Contact: "https://example.com/help"}, page.Reference{Short: "short", Whole: "the-reference"}
-			html := own.ReplaceAllString(render(t, p), "")
+			html := own.ReplaceAllString(render(p), "")
 			wanted := []string{
 				`<html lang="` + texts.Tag + `">`, "<title>" + texts.Moment + " – Example &amp; Söhne</title>", `data-done="` + texts.Done, `data-slow="` + texts.Slow,
 				`data-cookies="` + texts.NoCookies, `data-circles="` + texts.InCircles, `data-unloaded="` + texts.Unloaded, `data-solving="` + texts.Solving,
@@ -153,6 +146,6 @@ func BenchmarkRender(b *testing.B) {
 	p := pages(b)["puzzle"]
 	b.ReportAllocs()
 	for b.Loop() {
-		render(b, p)
+		render(p)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/caddy-tally/caddy-tally/identity/reference"
 	"github.com/caddy-tally/caddy-tally/internal/httpfield"
 	"github.com/caddy-tally/caddy-tally/internal/language"
@@ -50,10 +48,7 @@ func (r *Refusal) References() page.Reference {
 func (p *Pages) Refuse(w http.ResponseWriter, r *http.Request, why Shown) error {
 	retry := max(why.Retry, 0) // limiter.Never is negative
 	html := HTML{Policy: page.RefusedPolicy, Language: LanguageOf(r)}
-	var err error
-	if html.Body, err = p.Refused.Append(make([]byte, 0, pageRoom), html.Language, retry, why.Reference); err != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
+	html.Body = p.Refused.Append(make([]byte, 0, pageRoom), html.Language, retry, why.Reference)
 	return html.Write(w, r, why.Status)
 }
 

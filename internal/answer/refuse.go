@@ -245,10 +245,7 @@ func (o *Options) Postpone(w http.ResponseWriter, r *http.Request, waiting int64
 	}
 	w = Own(w)
 	html := HTML{Policy: page.RefusedPolicy, Language: LanguageOf(r)}
-	var err error
-	if html.Body, err = o.Page.Refused.AppendLine(make([]byte, 0, pageRoom), html.Language, waiting); err != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
+	html.Body = o.Page.Refused.AppendLine(make([]byte, 0, pageRoom), html.Language, waiting)
 	w.Header().Set("Refresh", "1")
 	return html.Write(w, r, http.StatusServiceUnavailable)
 }

@@ -85,7 +85,8 @@ func Acquire(o Options, without bool) (*List, error) {
 		return l, nil
 	}
 	if !without {
-		return nil, errors.Join(err, l.Release())
+		l.Release()
+		return nil, err
 	}
 	l.log.Error("the block list can't be used; Caddy starts without it, and reads it again until it can",
 		zap.Error(err))
@@ -93,10 +94,7 @@ func Acquire(o Options, without bool) (*List, error) {
 }
 
 // Release gives up the list. When all have who acquired it, it is read no more.
-func (l *List) Release() error {
-	_, err := lists.Delete(l.options)
-	return err
-}
+func (l *List) Release() { _, _ = lists.Delete(l.options) } // returns no error
 
 // broken returns why the file of the list is none although nothing is in force, or nil. The file may
 // have changed since it was last read.

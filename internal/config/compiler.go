@@ -64,7 +64,6 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		c.compileRules,
 		c.compileBlockLists,
 		c.compileNotify,
-		c.openHistory,
 		func() error {
 			decisions, err := c.DecisionLog.compile(ctx)
 			c.Run.Reporter = &report.Reporter{Decisions: decisions}
@@ -76,6 +75,9 @@ func (a *App) Compile(ctx caddy.Context) (*Compiler, error) {
 		}
 	}
 	c.compileReputation()
+	if !c.DisableHistory {
+		c.Run.Ledger = instance.OpenLedger(c.Run.Settings)
+	}
 	return c, c.Run.Advice.Give(c.log, c.found...)
 }
 
@@ -90,14 +92,6 @@ func (c *Compiler) compileReputation() {
 	if c.Pressure.isOn() {
 		c.Run.Crowded, c.Run.Squeeze = c.Pressure.rule(), squeeze.rule("")
 	}
-}
-
-// openHistory opens the ledger of counts for the history.
-func (c *Compiler) openHistory() (err error) {
-	if !c.DisableHistory {
-		c.Run.Ledger, err = instance.OpenLedger(c.Run.Settings)
-	}
-	return err
 }
 
 // loadStore loads the module of the store.

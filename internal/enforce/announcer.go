@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -96,14 +95,6 @@ func (cfg *Config) describeNetwork(network netip.Prefix) string {
 		text += " (" + asn + ")"
 	}
 	return text
-}
-
-// releaseWebhooks gives up the webhooks.
-func (a *Announcer) releaseWebhooks() (err error) {
-	for _, w := range a.Webhooks {
-		err = errors.Join(err, w.Release())
-	}
-	return err
 }
 
 // eventName returns the name of a kind of events for the events app.

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -148,11 +147,18 @@ func (cfg *Config) Cleanup() error {
 	running.CompareAndSwap(cfg, nil)
 	cfg.Watchers.Close()
 	first, err := cfg.release()
-	if first {
-		err = errors.Join(err, cfg.closeBlockLists(), cfg.releaseWebhooks(), cfg.Networks.Release())
+	if !first {
+		return nil
 	}
-	if first && cfg.Ledger != nil {
-		err = errors.Join(err, instance.CloseLedger(cfg.Settings))
+	for _, list := range cfg.BlockLists {
+		list.Release()
+	}
+	for _, w := range cfg.Webhooks {
+		w.Release()
+	}
+	cfg.Networks.Release()
+	if cfg.Ledger != nil {
+		instance.CloseLedger(cfg.Settings)
 	}
 	return err
 }

@@ -79,14 +79,11 @@ func (h *Handler) provisionMeters(z *Zone, set *LimitSet) {
 }
 
 // Cleanup undoes ProvisionMetrics.
-func (h *Handler) Cleanup() error {
+func (h *Handler) Cleanup() {
 	if h.ends != nil {
 		h.ends()
 	}
 	for _, config := range h.reported {
-		if err := config.Release(); err != nil {
-			return err
-		}
+		config.Release()
 	}
-	return nil
 }

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -368,12 +367,4 @@ func (s *OperatorRules) Listed(addr netip.Addr, now time.Time) (found *rules.Rul
 		}
 	}
 	return found
-}
-
-// closeBlockLists gives up the block lists.
-func (s *OperatorRules) closeBlockLists() (err error) {
-	for _, list := range s.BlockLists {
-		err = errors.Join(err, list.Release())
-	}
-	return err
 }

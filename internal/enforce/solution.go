@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -223,11 +221,7 @@ func (c *challengeExchange) show(status int, target string, refused *answer.Refu
 
 // render answers with a page.
 func (c *challengeExchange) render(status int, page challenge.Page) error {
-	var body bytes.Buffer
-	if err := page.Render(&body); err != nil {
-		return caddyhttp.Error(http.StatusInternalServerError, err)
-	}
-	html := answer.HTML{Policy: page.Policy(), Language: page.Texts, Body: body.Bytes()}
+	html := answer.HTML{Policy: page.Policy(), Language: page.Texts, Body: page.Render()}
 	return html.Write(c.W, c.Http, status)
 }
 

@@ -22,9 +22,6 @@ type Ledger struct {
 	exact  atomic.Int64              // keys that are counted exactly
 }
 
-// Destruct implements caddy.Destructor. There is nothing to release.
-func (*Ledger) Destruct() error { return nil }
-
 // Meter returns the meter of a series. All callers get the same one. That of a nil Ledger is nil, and counts nothing.
 func (l *Ledger) Meter(series storage.Series) *Meter {
 	if l == nil {

@@ -133,18 +133,10 @@ func (inst *Instance) Past() (storage.Historian, error) {
 // another.
 var ledgers = caddy.NewUsagePool()
 
-func newLedger() (caddy.Destructor, error) { return new(history.Ledger), nil }
-
 // OpenLedger returns the ledger for some settings. CloseLedger gives it up.
-func OpenLedger(s Settings) (*history.Ledger, error) {
-	ledger, _, err := ledgers.LoadOrNew(s.counted(), newLedger)
-	if err != nil {
-		return nil, err
-	}
-	return ledger.(*history.Ledger), nil
+func OpenLedger(s Settings) *history.Ledger {
+	ledger, _ := ledgers.LoadOrStore(s.counted(), new(history.Ledger))
+	return ledger.(*history.Ledger)
 }
 
-func CloseLedger(s Settings) error {
-	_, err := ledgers.Delete(s.counted())
-	return err
-}
+func CloseLedger(s Settings) { _, _ = ledgers.Delete(s.counted()) } // returns no error

@@ -31,20 +31,18 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 		made: make(chan struct{})}
 	inst.Names.instance, inst.Audit.instance, inst.Shared.instance = inst, inst, inst
 	inst.Names.find(in)
-	var err error
-	if inst.ledger, err = OpenLedger(s); err != nil {
-		return nil, err
-	}
+	inst.ledger = OpenLedger(s)
 	inst.InForce.Store(&s)
 	options := inst.options(s, in)
 	if s.Address != "" {
 		options.Noted = inst.Shared.noted
 	}
 	set(&options)
+	var err error
 	inst.Engine, err = engine.New(options)
 	close(inst.made)
 	if err != nil {
-		_ = CloseLedger(s) // the first error says more
+		CloseLedger(s)
 		return nil, err
 	}
 	inst.startHistory(inst.ledger)
@@ -135,7 +133,8 @@ func (inst *Instance) Destruct() error {
 	unwritten := inst.stopHistory()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	err := errors.Join(unwritten, inst.stopRegion(ctx), inst.Engine.Close(ctx), CloseLedger(inst.Settings))
+	err := errors.Join(unwritten, inst.stopRegion(ctx), inst.Engine.Close(ctx))
+	CloseLedger(inst.Settings)
 	inst.summarize()
 	if err != nil {
 		return fmt.Errorf("rate_limit: %w", err)

@@ -80,13 +80,9 @@ func (v *VerifiedBot) Provision(ctx caddy.Context) error {
 		}
 		v.bots = append(v.bots, b)
 	}
-	value, _, err := verifiers.LoadOrNew(verifierKey, func() (caddy.Destructor, error) {
-		return crawler.NewVerifier(crawler.DNS, time.Now), nil
-	})
-	if err == nil {
-		v.verifier = value.(*crawler.Verifier)
-	}
-	return err
+	value, _ := verifiers.LoadOrStore(verifierKey, crawler.NewVerifier(crawler.DNS, time.Now))
+	v.verifier = value.(*crawler.Verifier)
+	return nil
 }
 
 // logChange logs that a file was read again, or that its previous content stays in force.
@@ -129,11 +125,10 @@ func (v *VerifiedBot) checkNames() error {
 // Cleanup gives up the verifier. The last config that does so ends its look-ups. Requests that
 // outlive the config may still ask it.
 func (v *VerifiedBot) Cleanup() error {
-	if v.verifier == nil {
-		return nil
+	if v.verifier != nil {
+		_, _ = verifiers.Delete(verifierKey) // returns no error
 	}
-	_, err := verifiers.Delete(verifierKey)
-	return err
+	return nil
 }
 
 // MatchWithError reports whether a request is a crawler's. It returns an error for early data that claims to be.

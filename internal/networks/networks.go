@@ -4,7 +4,6 @@ package networks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -49,7 +48,8 @@ func Acquire(paths []string) (Files, error) {
 	for _, path := range paths {
 		f, err := acquire(path)
 		if err != nil {
-			return nil, errors.Join(err, list.Release())
+			list.Release()
+			return nil, err
 		}
 		list = append(list, f)
 	}
@@ -73,12 +73,10 @@ func acquire(path string) (*file, error) {
 }
 
 // Release gives up the files. A file that no config uses is closed.
-func (f Files) Release() (err error) {
+func (f Files) Release() {
 	for _, f := range f {
-		_, closeErr := files.Delete(f.Path())
-		err = errors.Join(err, closeErr)
+		_, _ = files.Delete(f.Path()) // returns no error
 	}
-	return err
 }
 
 // open reads a file, which must exist, and begins to watch it.

@@ -28,11 +28,7 @@ func acquired(t *testing.T, paths ...string) Files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := f.Release(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(f.Release)
 	return f
 }
 

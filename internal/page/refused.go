@@ -2,7 +2,6 @@ package page
 
 import (
 	_ "embed"
-	"fmt"
 	"html/template"
 	"math"
 	"strconv"
@@ -40,11 +39,8 @@ type Refused struct {
 // Append appends the page as HTML in UTF-8. It must be sent with the Content-Security-Policy
 // [RefusedPolicy] and not be stored. retry is the waiting time; if it is 0 or less, the page says
 // that waiting doesn't help.
-func (r *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) ([]byte, error) {
-	layout, err := r.layout(layoutKey{texts: texts, waits: retry > 0, referred: reference != Reference{}})
-	if err != nil {
-		return nil, fmt.Errorf("page: refused: %w", err)
-	}
+func (r *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, reference Reference) []byte {
+	layout := r.layout(layoutKey{texts: texts, waits: retry > 0, referred: reference != Reference{}})
 	to = append(to, layout[0]...)
 	if retry > 0 {
 		to = strconv.AppendInt(to, int64(math.Ceil(retry.Seconds())), 10)
@@ -58,17 +54,14 @@ func (r *Refused) Append(to []byte, texts *language.Texts, retry time.Duration, 
 		to = append(to, template.HTMLEscapeString(reference.Whole)...)
 		to = append(to, layout[len(layout)-1]...)
 	}
-	return to, nil
+	return to
 }
 
 // AppendLine appends the page of a request that waited in a line in vain, as [Refused.Append] does.
 // The browser must request the page again.
-func (r *Refused) AppendLine(to []byte, texts *language.Texts, waiting int64) ([]byte, error) {
-	layout, err := r.layout(layoutKey{texts: texts, queued: true})
-	if err != nil {
-		return nil, fmt.Errorf("page: line: %w", err)
-	}
-	return append(strconv.AppendInt(append(to, layout[0]...), waiting, 10), layout[1]...), nil
+func (r *Refused) AppendLine(to []byte, texts *language.Texts, waiting int64) []byte {
+	layout := r.layout(layoutKey{texts: texts, queued: true})
+	return append(strconv.AppendInt(append(to, layout[0]...), waiting, 10), layout[1]...)
 }
 
 // layoutKey holds the parameters of a layout, besides the site, the time and the reference.
@@ -83,9 +76,9 @@ const gap = "\ue000"
 
 // layout returns a page's text between its gaps. html/template takes ten times as long as a refusal
 // may, so each layout is made once.
-func (r *Refused) layout(key layoutKey) ([]string, error) {
+func (r *Refused) layout(key layoutKey) []string {
 	if made, ok := r.layouts.Load(key); ok {
-		return made.([]string), nil
+		return made.([]string)
 	}
 	name, contact := strings.ReplaceAll(r.Site.Name, gap, ""), strings.ReplaceAll(r.Site.Contact, gap, "")
 	data := struct {
@@ -110,10 +103,10 @@ func (r *Refused) layout(key layoutKey) ([]string, error) {
 	}
 	var page strings.Builder
 	if err := refusedTemplate.Execute(&page, data); err != nil {
-		return nil, err
+		panic(err) // unreachable: the template has these fields
 	}
 	made, _ := r.layouts.LoadOrStore(key, strings.Split(page.String(), gap))
-	return made.([]string), nil
+	return made.([]string)
 }
 
 // RefusedPolicy is the Content-Security-Policy of [Refused]: its own script, style and icon, no

@@ -25,11 +25,7 @@ func full(texts *language.Texts) example {
 func render(t testing.TB, e example) string {
 	t.Helper()
 	p := Refused{Site: e.site}
-	html, err := p.Append(nil, e.texts, e.retry, e.reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(html)
+	return string(p.Append(nil, e.texts, e.retry, e.reference))
 }
 
 // The policy allows exactly the script and style that a browser finds in the page.
@@ -103,10 +99,10 @@ func TestPagesOfOneSite(t *testing.T) {
 		for _, texts := range language.All() {
 			for _, retry := range []time.Duration{0, 42 * time.Second, time.Hour} {
 				for _, reference := range []Reference{{}, {"<one>", "<of one>"}, {"two", "of two"}} {
-					got, err := p.Append([]byte("before "), texts, retry, reference)
+					got := p.Append([]byte("before "), texts, retry, reference)
 					want := "before " + render(t, example{texts, Site{Name: "Example"}, retry, reference})
-					if err != nil || string(got) != want {
-						t.Fatalf("%s, %v, %q: %v\n%s\nwant\n%s", texts.Tag, retry, reference, err, got, want)
+					if string(got) != want {
+						t.Fatalf("%s, %v, %q:\n%s\nwant\n%s", texts.Tag, retry, reference, got, want)
 					}
 				}
 			}
@@ -118,9 +114,9 @@ func TestPagesOfOneSite(t *testing.T) {
 func TestPageOfALine(t *testing.T) {
 	p := Refused{Site: Site{Name: "Example"}}
 	for _, texts := range language.All() {
-		html, err := p.AppendLine(nil, texts, 1234)
-		if before, after, _ := strings.Cut(texts.Line, "%s"); err != nil || !strings.Contains(string(html), template.HTMLEscapeString(before)+"<b>1234</b>"+template.HTMLEscapeString(after)) {
-			t.Errorf("%s: %v\n%s", texts.Tag, err, html)
+		html := p.AppendLine(nil, texts, 1234)
+		if before, after, _ := strings.Cut(texts.Line, "%s"); !strings.Contains(string(html), template.HTMLEscapeString(before)+"<b>1234</b>"+template.HTMLEscapeString(after)) {
+			t.Errorf("%s:\n%s", texts.Tag, html)
 		}
 		for _, not := range []string{"<script", texts.Never, texts.Lead, texts.Again, gap} {
 			if strings.Contains(string(html), not) {
@@ -163,6 +159,6 @@ func BenchmarkRefused(b *testing.B) {
 	var room []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		room, _ = p.Append(room[:0], e.texts, e.retry, e.reference)
+		room = p.Append(room[:0], e.texts, e.retry, e.reference)
 	}
 }

@@ -49,9 +49,6 @@ func newHeldMemory() *heldMemory {
 	return &heldMemory{memory.New(), identity.RandomSecret(), epoch.InMemory()}
 }
 
-// Destruct implements caddy.Destructor.
-func (*heldMemory) Destruct() error { return nil }
-
 // memories holds one heldMemory while any configuration has a Memory.
 var memories = caddy.NewUsagePool()
 
@@ -60,23 +57,17 @@ func (m *Memory) Provision(caddy.Context) error {
 	if m.MaxSize != 0 && m.MaxSize < memory.MinMaxSize {
 		return fmt.Errorf("max_size: must be at least 1MiB (%d bytes), got %d", memory.MinMaxSize, m.MaxSize)
 	}
-	held, _, err := memories.LoadOrNew("", func() (caddy.Destructor, error) {
-		return newHeldMemory(), nil
-	})
-	if err != nil {
-		return err
-	}
+	held, _ := memories.LoadOrStore("", newHeldMemory())
 	m.held = held.(*heldMemory)
 	return nil
 }
 
 // Cleanup implements caddy.CleanerUpper. A late request still finds the counts.
 func (m *Memory) Cleanup() error {
-	if m.held == nil {
-		return nil
+	if m.held != nil {
+		_, _ = memories.Delete("") // returns no error
 	}
-	_, err := memories.Delete("")
-	return err
+	return nil
 }
 
 // Isolate gives the store separate counts, which end with it.
