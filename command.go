@@ -263,13 +263,10 @@ What is done here is noted in the audit as done by "admin".`,
 			if _, err := service.Status(ctx); err != nil {
 				return err
 			}
-			served, err := dashboard.New(dashboard.Options{
+			served := dashboard.New(dashboard.Options{
 				Service: service, Writable: !readOnly,
 				Report: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "%q\n", err.Error()) },
 			})
-			if err != nil {
-				return err
-			}
 			return openDoor(ctx, cmd.OutOrStdout(), dashboard.NewDoor(served), port)
 		},
 	}

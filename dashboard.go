@@ -2,7 +2,6 @@ package tally
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -55,13 +53,6 @@ func (*Dashboard) CaddyModule() caddy.ModuleInfo {
 		New: func() caddy.Module { return new(Dashboard) }}
 }
 
-// dashboardKey seals data in pages, for as long as this process lives: open pages survive a reload.
-var dashboardKey = sync.OnceValue(func() []byte {
-	key := make([]byte, dashboard.KeySize)
-	_, _ = rand.Read(key) // never fails
-	return key
-})
-
 // looks counts the looks of users at addresses, on all dashboards and over reloads.
 var looks dashboard.Looks
 
@@ -79,12 +70,11 @@ func (dash *Dashboard) Provision(ctx caddy.Context) error {
 	if dash.allow, dash.hosts, err = dash.Compile(ctx, whole); err != nil {
 		return caddyconf.AtSource(fmt.Errorf("rate_limit_dashboard: allow: %w", err), dash.Source)
 	}
-	dash.served, err = dashboard.New(dashboard.Options{
-		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Address: clientAddress,
-		Key: dashboardKey(), Looks: &looks,
+	dash.served = dashboard.New(dashboard.Options{
+		Service: runningService(), Writable: dash.Writable, User: dashboardUser, Address: clientAddress, Looks: &looks,
 		Report: func(err error) { dash.log.Error("the dashboard can't answer", zap.Error(err)) },
 	})
-	return err
+	return nil
 }
 
 // ServeHTTP answers with a page, or with 403 for unauthorized requests.

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,8 +12,8 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
-// KeySize is the length of a key in bytes.
-const KeySize = 32
+// maxStreams bounds the number of concurrent event streams, one per browser.
+const maxStreams = 16
 
 // Options configure a dashboard.
 type Options struct {
@@ -28,14 +27,9 @@ type Options struct {
 	User func(*http.Request) string
 	// Address returns the address of a request's user, whose ban may be a mistake. Nil means that it is unknown.
 	Address func(*http.Request) netip.Addr
-	// Key seals clients and signs tokens: KeySize bytes, secret. Pages that were rendered with
-	// another key can't post. Nil means a random one.
-	Key []byte
-	// MaxStreams bounds the number of concurrent event streams, one per browser. 0 means 16.
-	MaxStreams int
 	// Looks bounds how often a user looks at addresses, over all dashboards with it. Nil means one of its own.
 	Looks *Looks
-	// Report receives errors that aren't the user's. Nil ignores them.
+	// Report receives errors that aren't the user's. Required.
 	Report func(error)
 	// Now returns the time. Nil means time.Now.
 	Now func() time.Time
@@ -44,39 +38,21 @@ type Options struct {
 // Dashboard is an http.Handler. It may be used by several goroutines at once. It starts none.
 type Dashboard struct {
 	options Options
-	seals   *sealer
 	streams chan struct{} // holds a value per stream
 }
 
 // New returns a dashboard.
-func New(o Options) (*Dashboard, error) {
-	if o.Service == nil {
-		return nil, errors.New("dashboard: expected a service, got none")
-	}
-	if o.Key == nil {
-		o.Key = make([]byte, KeySize)
-		_, _ = rand.Read(o.Key) // never fails
-	}
-	seals, err := newSealer(o.Key)
-	if err != nil {
-		return nil, err
-	}
-	if o.MaxStreams <= 0 {
-		o.MaxStreams = 16
-	}
+func New(o Options) *Dashboard {
 	if o.User == nil {
 		o.User = func(*http.Request) string { return "admin" }
 	}
 	if o.Looks == nil {
 		o.Looks = new(Looks)
 	}
-	if o.Report == nil {
-		o.Report = func(error) {}
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Dashboard{options: o, seals: seals, streams: make(chan struct{}, o.MaxStreams)}, nil
+	return &Dashboard{options: o, streams: make(chan struct{}, maxStreams)}
 }
 
 // ServeHTTP implements http.Handler. It does no authentication: the surrounding handler must.

@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -38,11 +39,7 @@ func newSite(t *testing.T, service *sample.Service, change ...func(*dashboard.Op
 	for _, f := range change {
 		f(&o)
 	}
-	handler, err := dashboard.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.handler = handler
+	s.handler = dashboard.New(o)
 	return s
 }
 
@@ -337,7 +334,7 @@ func TestForgedForms(t *testing.T) {
 		fresh.Host = r.Host
 		return fresh
 	}
-	other := newSite(t, service) // with a key of its own
+	other := base64.RawURLEncoding.EncodeToString(make([]byte, 48)) // of no key
 	for name, r := range map[string]*http.Request{
 		"cross-site": post(func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
 		"same-site":  post(func(r *http.Request, _ url.Values) { r.Header.Set("Sec-Fetch-Site", "same-site") }),
@@ -349,7 +346,7 @@ func TestForgedForms(t *testing.T) {
 		"no token":      post(func(_ *http.Request, v url.Values) { v.Del("token") }),
 		"empty token":   post(func(_ *http.Request, v url.Values) { v.Set("token", "") }),
 		"cut token":     post(func(_ *http.Request, v url.Values) { v.Set("token", s.token()[:20]) }),
-		"other key":     post(func(_ *http.Request, v url.Values) { v.Set("token", other.token()) }),
+		"other key":     post(func(_ *http.Request, v url.Values) { v.Set("token", other) }),
 		"multipart":     post(func(r *http.Request, _ url.Values) { r.Header.Set("Content-Type", "multipart/form-data; boundary=x") }),
 		"plain":         post(func(r *http.Request, _ url.Values) { r.Header.Set("Content-Type", "text/plain") }),
 		"other's token": post(func(_ *http.Request, v url.Values) { s.user = "jon"; v.Set("token", s.token()); s.user = "maria" }),
@@ -399,7 +396,7 @@ func TestLargeBodies(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := sample.New(time.Now)
-		s := newSite(t, service, func(o *dashboard.Options) { o.MaxStreams = 8 })
+		s := newSite(t, service)
 		open := func() (*http.Request, func()) {
 			r := httptest.NewRequest(http.MethodGet, "https://example.com/limits/events", nil)
 			ctx, cancel := withCancel(r)
@@ -420,16 +417,16 @@ func TestStreamsAreBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if service.Streams() != 8 {
-			t.Errorf("%d streams are open, want 8", service.Streams())
+		if service.Streams() != 16 {
+			t.Errorf("%d streams are open, want 16", service.Streams())
 		}
 		for _, cancel := range cancels {
 			cancel()
 		}
 		all.Wait()
 		synctest.Wait()
-		if codes[200] != 8 || codes[429] != 992 || service.Streams() != 0 {
-			t.Errorf("got the answers %v and %d open streams, want 8 with 200, 992 with 429, and none", codes, service.Streams())
+		if codes[200] != 16 || codes[429] != 984 || service.Streams() != 0 {
+			t.Errorf("got the answers %v and %d open streams, want 16 with 200, 984 with 429, and none", codes, service.Streams())
 		}
 		r, cancel := open()
 		all.Go(func() { s.ask(r) })

@@ -44,7 +44,7 @@ func (v *visit) guard() error {
 	if err := v.readForm(); err != nil {
 		return err
 	}
-	if !v.d.seals.verify(v.User, v.r.PostForm.Get("token")) {
+	if !seals.verify(v.User, v.r.PostForm.Get("token")) {
 		return operator.Errorf(http.StatusForbidden, "This page is out of date, because Caddy was restarted or you logged in again meanwhile. Nothing was changed. Go back, reload the page, and try it again.")
 	}
 	return nil

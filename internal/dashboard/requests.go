@@ -176,6 +176,6 @@ func (v *visit) search() {
 		return
 	}
 	// relative: the path's beginning isn't known here
-	v.w.Header().Set("Location", urlOf("requests", nil, "text", v.d.seals.seal(v.User, typed)))
+	v.w.Header().Set("Location", urlOf("requests", nil, "text", seals.seal(v.User, typed)))
 	v.w.WriteHeader(http.StatusSeeOther)
 }

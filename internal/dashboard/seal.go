@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -21,26 +20,21 @@ type sealer struct {
 	handles  cipher.AEAD
 }
 
-func newSealer(key []byte) (*sealer, error) {
-	if len(key) != KeySize {
-		return nil, fmt.Errorf("dashboard: expected a key of %d bytes, got %d", KeySize, len(key))
-	}
-	block, err := aes.NewCipher(mac(key, "handles"))
+// seals has its keys for as long as this process lives: open pages survive a reload.
+var seals = func() *sealer {
+	var keys [2][sha256.Size]byte
+	_, _ = rand.Read(keys[0][:]) // never fails
+	_, _ = rand.Read(keys[1][:])
+	block, err := aes.NewCipher(keys[0][:])
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		panic(err) // unreachable: the key has 32 bytes
 	}
 	handles, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		panic(err) // unreachable: the cipher is AES
 	}
-	return &sealer{tokenKey: mac(key, "tokens"), handles: handles}, nil
-}
-
-func mac(key []byte, text string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(text))
-	return h.Sum(nil)
-}
+	return &sealer{tokenKey: keys[1][:], handles: handles}
+}()
 
 // saltSize is the length of a token's random prefix, which differs on each page. It makes the size
 // of a compressed page independent of the token (BREACH).
@@ -54,7 +48,10 @@ func (s *sealer) token(user string) string {
 }
 
 func (s *sealer) sign(salt []byte, user string) []byte {
-	return mac(s.tokenKey, string(salt)+user)
+	h := hmac.New(sha256.New, s.tokenKey)
+	h.Write(salt)
+	h.Write([]byte(user))
+	return h.Sum(nil)
 }
 
 // verify reports whether a token is the user's. Its time doesn't depend on the content.

@@ -73,7 +73,7 @@ func (v *visit) render(status int, name, title, template string, body any) {
 func (v *visit) Writable() bool { return v.d.options.Writable }
 
 // Token returns the token for forms.
-func (v *visit) Token() string { return v.d.seals.token(v.User) }
+func (v *visit) Token() string { return seals.token(v.User) }
 
 // Typed returns the value that the user typed into a field of the form that was sent, or "".
 func (v *visit) Typed(field string) string { return v.r.PostForm.Get(field) }
@@ -114,7 +114,7 @@ type Who struct {
 
 // Who returns the displayed form of a client with a tag.
 func (v *visit) Who(text, client, tag string) Who {
-	who := Who{Text: named(text, client), Tag: tag, Handle: v.d.seals.seal(v.User, client)}
+	who := Who{Text: named(text, client), Tag: tag, Handle: seals.seal(v.User, client)}
 	if shown, narrowed, ok := wording.MaskAddress(who.Text); ok && !v.Revealed {
 		who.Text, who.In = shown, narrowed
 	} else {
@@ -152,7 +152,7 @@ func (v *visit) RuleOf(r operator.Rule) Who {
 
 // open returns the client of a handle.
 func (v *visit) open(handle string) (client string, err error) {
-	client, err = v.d.seals.open(v.User, handle)
+	client, err = seals.open(v.User, handle)
 	client, v.typed = strings.CutPrefix(client, typedMark)
 	return client, err
 }
