@@ -3,9 +3,8 @@
 //
 // # Invariants
 //
-//   - Sets are exact: a network is under pressure when more different fingerprints than a rule allows came
-//     within its time, never because of an estimate.
-//   - Memory is bounded: a set has at most MaxFingerprints + 1 members, and the number of sets is a
-//     parameter of the Tracker.
+//   - Sets are exact: a network is under pressure when more different fingerprints than allowed came
+//     within ten minutes, never because of an estimate.
+//   - Memory is bounded: a set has at most MaxFingerprints + 1 members, and there are at most maxNetworks sets.
 //   - Results depend only on the calls and the times in them. It reads no clock, file or store.
 package pressure

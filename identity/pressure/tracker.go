@@ -1,7 +1,6 @@
 package pressure
 
 import (
-	"cmp"
 	"hash/maphash"
 	"net/netip"
 	"sync"
@@ -9,8 +8,17 @@ import (
 	"time"
 )
 
-// DefaultNetworks is the default maximum of watched networks. Each takes up to 600 bytes.
-const DefaultNetworks = 1 << 16
+// The maximum of different clients of a network in ten minutes.
+const (
+	DefaultFingerprints = 20
+	MaxFingerprints     = 31
+)
+
+// within is how long a client counts.
+const within = 10 * time.Minute
+
+// maxNetworks is the maximum of watched networks. Each takes up to 600 bytes.
+const maxNetworks = 1 << 16
 
 // shards is the number of parts of the networks, each with its own lock.
 const shards = 16
@@ -31,9 +39,8 @@ type shard struct {
 
 // network is the state of a network. It is guarded by its shard's mu.
 type network struct {
-	set     []sighting
-	seen    time.Duration // the last client, since 1970
-	forgets time.Duration // when the last sighting expires
+	set  []sighting
+	seen time.Duration // the last client, since 1970
 }
 
 // sighting is a fingerprint and when it was last seen, since 1970.
@@ -42,10 +49,9 @@ type sighting struct {
 	at   time.Duration
 }
 
-// New returns a tracker of a maximum of networks, at least as many as it has shards. 0 means DefaultNetworks.
-func New(networks int) *Tracker {
-	networks = cmp.Or(networks, DefaultNetworks)
-	t := &Tracker{seed: maphash.MakeSeed(), most: max(networks/shards, 1)}
+// New returns a tracker.
+func New() *Tracker {
+	t := &Tracker{seed: maphash.MakeSeed(), most: maxNetworks / shards}
 	for i := range t.shards {
 		t.shards[i].networks = make(map[netip.Prefix]*network)
 	}
@@ -54,9 +60,9 @@ func New(networks int) *Tracker {
 
 func since1970(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
-// Seen notes that an unverified client came from a network, and reports whether the network has too many. If so,
-// counting starts from zero, so that it is reported once.
-func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, rule Rule) (tooMany bool) {
+// Seen notes that an unverified client came from a network, and reports whether the network has more than most, which
+// is at most MaxFingerprints. If so, counting starts from zero, so that it is reported once.
+func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, most int) (tooMany bool) {
 	moment, hash := since1970(now), maphash.Bytes(t.seed, fingerprint)
 	s := &t.shards[maphash.Comparable(t.seed, prefix)%shards]
 	s.mu.Lock()
@@ -69,20 +75,20 @@ func (t *Tracker) Seen(now time.Time, prefix netip.Prefix, fingerprint []byte, r
 		n = new(network)
 		s.networks[prefix] = n
 	}
-	n.seen, n.forgets = moment, moment+rule.Within
-	if n.note(moment, hash, rule.Within) <= rule.Fingerprints {
+	n.seen = moment
+	if n.note(moment, hash) <= most {
 		return false
 	}
 	n.set = n.set[:0]
 	return true
 }
 
-// IsNew reports whether there was no recent call with the client, in the last quarter of the rule's time, as far
-// as the tracker remembers. It takes no lock, so that the caller need not note frequent clients each time.
-func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
+// IsNew reports whether there was no call with the client in the last minutes, as far as the tracker remembers. It
+// takes no lock, so that the caller need not note frequent clients each time.
+func (t *Tracker) IsNew(now time.Time, client []byte) bool {
 	hash := maphash.Bytes(t.seed, client)
 	slot := &t.recent[hash%uint64(len(t.recent))]
-	hash ^= uint64(since1970(now)/(rule.Within/4)) << 12 // the lower bits select the slot
+	hash ^= uint64(since1970(now)/(within/4)) << 12 // the lower bits select the slot
 	if slot.Load() == hash {
 		return false
 	}
@@ -91,7 +97,7 @@ func (t *Tracker) IsNew(now time.Time, client []byte, rule Rule) bool {
 }
 
 // note notes a fingerprint and returns how many there were recently.
-func (n *network) note(moment time.Duration, hash uint64, within time.Duration) int {
+func (n *network) note(moment time.Duration, hash uint64) int {
 	kept := n.set[:0]
 	known := false
 	for _, s := range n.set {
@@ -141,7 +147,7 @@ func (s *shard) sweep(moment time.Duration) (forgotten int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for prefix, n := range s.networks {
-		if moment >= n.forgets || moment < n.seen-24*time.Hour { // the clock was set back
+		if moment >= n.seen+within || moment < n.seen-24*time.Hour { // the clock was set back
 			delete(s.networks, prefix)
 			forgotten++
 		}

@@ -24,7 +24,7 @@ type answer struct {
 
 // ask sends a token to the service. The result is OK if the token is genuine, for any site and time.
 func (c *Client) ask(ctx context.Context, token, idempotencyKey string) (answer, Result) {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	response, err := c.post(ctx, token, idempotencyKey)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Client) judge(a answer, host string) Result {
 	if err != nil {
 		return Result{TooOld, fmt.Errorf("earned at %.100q", a.Time)}
 	}
-	if age := c.o.Now().Sub(earned); age > c.o.MaxAge || age < -maxSkew {
+	if age := c.now().Sub(earned); age > maxAge || age < -maxSkew {
 		return Result{TooOld, fmt.Errorf("earned %v ago", age)}
 	}
 	return Result{Reason: OK}

@@ -1,7 +1,6 @@
 package siteverify
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,92 +9,53 @@ import (
 	"time"
 )
 
-// Defaults and bounds of [Options], and bounds of an answer and a token.
 const (
-	DefaultTimeout       = 3 * time.Second
-	DefaultMaxAge        = 5 * time.Minute
-	DefaultMaxConcurrent = 16
-
-	maxAnswer = 16 << 10
-	maxToken  = 8 << 10
-	maxSkew   = time.Minute // between the service's clock and ours
+	timeout       = 3 * time.Second // of each of at most two attempts, and of the wait before the first
+	maxConcurrent = 16              // verifications
+	maxAnswer     = 16 << 10
+	maxToken      = 8 << 10
+	maxAge        = 5 * time.Minute // of a token
+	maxSkew       = time.Minute     // between the service's clock and ours
 )
 
-// Options are the options of a [Client]. Service, Secret and SiteKey are required;
-// the zero value of the others is usable.
+// Options are the options of a [Client]. All but Action are required.
 type Options struct {
-	Service Service
-	Secret  string // our password at the service
-	SiteKey string // the site's name in its widget
+	Service Service // of [ByName]
+	Secret  string  // our password at the service
+	SiteKey string  // the site's name in its widget
 
 	// Action is the required purpose of tokens, for services that support it. Empty is any.
 	Action string
-
-	// MaxAge is the maximum age of a token. 0 is DefaultMaxAge.
-	MaxAge time.Duration
-
-	// Timeout bounds each of at most two attempts, and the wait before the first. 0 is DefaultTimeout.
-	Timeout time.Duration
-
-	// MaxConcurrent bounds the number of concurrent verifications. 0 is DefaultMaxConcurrent.
-	MaxConcurrent int
-
-	// Transport sends requests. nil is one of the client's own.
-	Transport http.RoundTripper
-
-	// Now returns the time. nil is time.Now.
-	Now func() time.Time
 }
 
 // Client verifies tokens. It may be used from any number of goroutines.
 type Client struct {
-	o     Options
-	http  *http.Client
-	slots chan struct{} // holds a value for each verification under way
+	o       Options
+	http    *http.Client
+	slots   chan struct{} // holds a value for each verification under way
+	timeout time.Duration
+	now     func() time.Time
 }
 
 // New returns a client.
 func New(o Options) (*Client, error) {
-	if o.Service.dummies == nil {
-		return nil, errors.New("siteverify: a service of ByName is required")
-	}
 	if err := errors.Join(o.Service.checkKey("the secret", o.Secret),
 		o.Service.checkKey("the site key", o.SiteKey)); err != nil {
 		return nil, err
 	}
-	if o.MaxAge < 0 || o.Timeout < 0 || o.MaxConcurrent < 0 {
-		return nil, fmt.Errorf("siteverify: %s: max age, timeout and concurrency must not be below 0", o.Service.Name)
+	transport := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // an answer is small
+		MaxConnsPerHost:        maxConcurrent,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: maxAnswer,
 	}
-	o = o.withDefaults()
-	return &Client{o: o, http: newHTTP(o), slots: make(chan struct{}, o.MaxConcurrent)}, nil
-}
-
-func (o Options) withDefaults() Options {
-	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, DefaultMaxConcurrent)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Transport == nil {
-		o.Transport = &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			ForceAttemptHTTP2:      true,
-			DisableCompression:     true, // an answer is small
-			MaxConnsPerHost:        o.MaxConcurrent,
-			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: maxAnswer,
-		}
-	}
-	return o
-}
-
-// newHTTP returns an HTTP client that follows no redirects.
-func newHTTP(o Options) *http.Client {
-	return &http.Client{
-		Transport:     o.Transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{
+		o: o, http: &http.Client{Transport: transport, CheckRedirect: noRedirects},
+		slots: make(chan struct{}, maxConcurrent), timeout: timeout, now: time.Now,
+	}, nil
 }
 
 // Service returns the service of the client.
@@ -130,7 +90,7 @@ func (c *Client) Verify(ctx context.Context, token, host string) Result {
 
 // enter waits until a verification may begin. The caller must leave.
 func (c *Client) enter(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
 		return err

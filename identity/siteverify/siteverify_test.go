@@ -51,7 +51,7 @@ func (s *service) questions() []url.Values {
 // client returns a client of the local service under the name of another.
 func (s *service) client(t *testing.T, name string, change func(*Options)) *Client {
 	t.Helper()
-	o := Options{Secret: secret, SiteKey: siteKey, Timeout: time.Minute, Now: func() time.Time { return now }}
+	o := Options{Secret: secret, SiteKey: siteKey}
 	var err error
 	if o.Service, err = ByName(name); err != nil {
 		t.Fatal(err)
@@ -64,6 +64,7 @@ func (s *service) client(t *testing.T, name string, change func(*Options)) *Clie
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.timeout, c.now = time.Minute, func() time.Time { return now }
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c
 }
@@ -185,8 +186,9 @@ func TestEndlessAnswer(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	s := newService(t, func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	soon := func(o *Options) { o.Timeout = 20 * time.Millisecond }
-	if result := s.client(t, "hcaptcha", soon).Verify(t.Context(), "token", host); result.Reason != Unreachable {
+	c := s.client(t, "hcaptcha", nil)
+	c.timeout = 20 * time.Millisecond
+	if result := c.Verify(t.Context(), "token", host); result.Reason != Unreachable {
 		t.Errorf("%+v, want %s", result, Unreachable)
 	}
 	if n := len(s.questions()); n > 1 {
@@ -205,8 +207,9 @@ func TestStalledAnswer(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	soon := func(o *Options) { o.Timeout = 50 * time.Millisecond }
-	if result := s.client(t, "hcaptcha", soon).Verify(t.Context(), "token", host); result.Reason != Unreachable {
+	c := s.client(t, "hcaptcha", nil)
+	c.timeout = 50 * time.Millisecond
+	if result := c.Verify(t.Context(), "token", host); result.Reason != Unreachable {
 		t.Errorf("%+v, want %s", result, Unreachable)
 	}
 }
@@ -263,7 +266,8 @@ func TestVerificationsAtOnceAreBounded(t *testing.T) {
 		<-release
 		fmt.Fprint(w, good)
 	})
-	c := s.client(t, "turnstile", func(o *Options) { o.MaxConcurrent = 2 })
+	c := s.client(t, "turnstile", nil)
+	c.slots = make(chan struct{}, 2)
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
@@ -273,7 +277,7 @@ func TestVerificationsAtOnceAreBounded(t *testing.T) {
 		})
 		<-arrived
 	}
-	c.o.Timeout = time.Millisecond // for the one that finds no room
+	c.timeout = time.Millisecond // for the one that finds no room
 	if result := c.Verify(t.Context(), "token", host); result.Reason != Busy || !result.Unavailable() {
 		t.Errorf("%+v, want %s", result, Busy)
 	}
@@ -331,8 +335,5 @@ func TestConfigErrors(t *testing.T) {
 	}
 	if _, err := ByName("capcha"); err == nil || !strings.Contains(err.Error(), "turnstile") {
 		t.Errorf("an unknown service: %v", err)
-	}
-	if _, err := New(Options{Secret: secret, SiteKey: siteKey}); err == nil {
-		t.Error("no service was taken for one")
 	}
 }

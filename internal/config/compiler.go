@@ -90,7 +90,7 @@ func (c *Compiler) compileReputation() {
 		Ban:       c.Ban.rule(""),
 	}
 	if c.Pressure.isOn() {
-		c.Run.Crowded, c.Run.Squeeze = c.Pressure.rule(), squeeze.rule("")
+		c.Run.Crowded, c.Run.Squeeze = c.Pressure.most(), squeeze.rule("")
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -29,16 +30,20 @@ var squeeze = Ban{After: 1, Within: caddy.Duration(leastBan), For: caddy.Duratio
 
 func (p *Pressure) isOn() bool { return p == nil || !p.Disabled }
 
-// rule returns when a network is crowded.
-func (p *Pressure) rule() pressure.Rule {
-	rule := pressure.Rule{Fingerprints: pressure.DefaultFingerprints, Within: pressure.DefaultWithin}
-	if p != nil && p.Fingerprints != 0 {
-		rule.Fingerprints = p.Fingerprints
+// most returns how many clients a network may have before it is crowded.
+func (p *Pressure) most() int {
+	if p == nil || p.Fingerprints == 0 {
+		return pressure.DefaultFingerprints
 	}
-	return rule
+	return p.Fingerprints
 }
 
-func (p *Pressure) check() error { return p.rule().Check() }
+func (p *Pressure) check() error {
+	if n := p.most(); n < 1 || n > pressure.MaxFingerprints {
+		return fmt.Errorf("pressure: fingerprints must be between 1 and %d, got %d", pressure.MaxFingerprints, n)
+	}
+	return nil
+}
 
 // pressureRules are the syntax of `pressure`.
 func pressureRules(field **Pressure) grammar.Rules {

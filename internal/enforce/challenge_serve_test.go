@@ -41,7 +41,7 @@ func widgetHandler(t *testing.T, service http.HandlerFunc) *enforce.Handler {
 	}
 	turnstile.Endpoint = local.URL
 	h.Config.Session.Verifier, err = siteverify.New(siteverify.Options{
-		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: enforce.WidgetAction, Timeout: time.Minute,
+		Service: turnstile, SiteKey: "a-site-key", Secret: "a-secret", Action: enforce.WidgetAction,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func (cfg *Config) notePressure(c *Client, d *engine.Decision, byNetwork bool) {
 		return
 	}
 	inst := cfg.Instance.Load()
-	if inst == nil || d.Waited == 0 && !inst.IsNew(c.networkSubject, c.Key, cfg.Crowded) {
+	if inst == nil || d.Waited == 0 && !inst.IsNew(c.networkSubject, c.Key) {
 		return
 	}
 	if !inst.Pressure.Seen(inst.Lasting(), c.Network, c.browser(), cfg.Crowded) {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/identity/challenge"
-	"github.com/caddy-tally/caddy-tally/identity/pressure"
 	"github.com/caddy-tally/caddy-tally/identity/session"
 	"github.com/caddy-tally/caddy-tally/identity/siteverify"
 	"github.com/caddy-tally/caddy-tally/internal/advice"
@@ -50,7 +49,7 @@ type Config struct {
 	Tiers    []string           // names, in the order written
 	Scores   bool               // clients that break rules get lower limits
 	Forged   reputation.Offense // of a client that tampers with a session, or sends a solution again
-	Crowded  pressure.Rule      // when a network is crowded
+	Crowded  int                // how many different clients a network may have before it is crowded
 	Squeeze  reputation.Ban     // the throttling of a crowded network; zero for none
 	Services []Service          // identified by a header field
 

@@ -240,9 +240,9 @@ func Each(f func(*Instance)) {
 }
 
 // IsNew reports whether a client that memory refuses may be new to its network. It takes no lock.
-func (inst *Instance) IsNew(network engine.Client, key []byte, rule pressure.Rule) bool {
+func (inst *Instance) IsNew(network engine.Client, key []byte) bool {
 	if record := inst.Engine.CachedRecord(network); record != nil && record.Banned(inst.Engine.Now()) {
 		return false // it is throttled already
 	}
-	return inst.Pressure.IsNew(inst.Lasting(), key, rule)
+	return inst.Pressure.IsNew(inst.Lasting(), key)
 }

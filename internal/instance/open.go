@@ -27,7 +27,7 @@ func New(s Settings, in stores.Store) (*Instance, error) {
 
 // NewWith is New with further options of the engine, which set sets.
 func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
-	inst := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(0),
+	inst := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(),
 		made: make(chan struct{})}
 	inst.Names.instance, inst.Audit.instance, inst.Shared.instance = inst, inst, inst
 	inst.Names.find(in)
