@@ -163,7 +163,6 @@ func (s *standInTransport) Provision(caddy.Context) error {
 	return nil
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (s *standInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	backend := s.backends[r.URL.Host]
 	if r.URL.Host == os.Getenv("ADMIN") { // Caddy's own
