@@ -63,7 +63,7 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 		from, speaks := routing.ProxyProtocol(server)
 		const fromBalancer = "allow 192.0.2.0/24; with the network of the load balancer, and no fallback_policy"
 		give(slices.ContainsFunc(from, isAll), "proxy_protocol: everybody may tell the address of a connection, and so writes its own", fromBalancer)
-		give(speaks && from == nil && !strings.Contains(strings.Join(server.Listen, " "), "unix"), "proxy_protocol without allow heeds nobody: all visitors share the address and the count of the load balancer", fromBalancer)
+		give(speaks && from == nil && !strings.Contains(strings.Join(server.Listen, " "), "/"), "proxy_protocol without allow heeds nobody: all visitors share the address and the count of the load balancer", fromBalancer)
 	}
 	return found
 }
@@ -72,6 +72,9 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 func signOfProxy(s *config.Survey, v *routing.View) (sign, at string) {
 	for _, other := range s.Views {
 		for _, p := range other.Places {
+			if other == v {
+				continue
+			}
 			for _, u := range upstreams(p) {
 				host, port, _ := net.SplitHostPort(u.Dial)
 				ip, _ := netip.ParseAddr(host)

@@ -311,7 +311,7 @@ func checkPages(p *config.Place, z *config.Zone) []advice.Advice {
 		return []advice.Advice{z.Advice(fmt.Sprintf("limit: a browser asks for more than %d files of a page at once, and the others are refused", c.Requests), fmt.Sprintf("limit %d concurrent wait 30s", c.Requests))}
 	}
 	for _, l := range z.Limits {
-		if most := cmp.Or(l.Burst, l.Amount); most <= smallLimit && !l.Shadow {
+		if most := cmp.Or(l.Burst, l.Amount); !l.Shadow && (max(l.Burst, l.Amount) <= smallLimit || l.Burst > 0 && float64(l.Burst)+float64(l.Amount)/time.Duration(l.Window).Seconds() <= smallLimit) {
 			return []advice.Advice{z.Advice(fmt.Sprintf("limit: %d requests of every kind are fewer than one page with its pictures makes", most), "match POST /login; with what it is for, or a larger limit")}
 		}
 	}
@@ -484,7 +484,7 @@ func checkEverything(p *config.Place) (found []advice.Advice) {
 			found = append(found, o.Advice("trap: every request is one into the trap, also those of all visitors", unvisited))
 		case o.Option == "trap" && i >= 0:
 			found = append(found, o.Advice(fmt.Sprintf("trap: every visitor, browser or search engine asks for %s, and is caught", visited[i]), unvisited))
-		case o.Option == "exempt" && o.ModuleMap["file"] != nil && p.RunsPHP():
+		case o.Option == "exempt" && o.ModuleMap["file"] != nil && !strings.Contains(string(o.ModuleMap["file"]), `"root"`) && p.RunsPHP():
 			others := maps.Clone(o.ModuleMap)
 			if delete(others, "file"); meets("/wp-login.php", others) {
 				found = append(found, o.Advice("exempt: scripts such as /wp-login.php are files, too", "exempt {, file, not path *.php and }, each on a line of its own"))
@@ -531,13 +531,16 @@ func checkNames(s *config.Survey) (found []advice.Advice) {
 func checkTwice(s *config.Survey, p *config.Place, z *config.Zone) []advice.Advice {
 	for _, q := range s.Places[:slices.Index(s.Places, p)] {
 		i := slices.IndexFunc(q.Zones, func(y *config.Zone) bool {
-			return y.Name == z.Name && (len(y.MatcherSetsRaw) == 0 || routing.SameJSON(y.MatcherSetsRaw, z.MatcherSetsRaw))
+			return y.Name == z.Name && y.Per == z.Per && y.Key == z.Key && (len(y.MatcherSetsRaw) == 0 || routing.SameJSON(y.MatcherSetsRaw, z.MatcherSetsRaw))
 		})
-		ways := []routing.Requests{{}}
+		if i < 0 || q.View != p.View || q.Site != p.Site {
+			continue
+		}
+		ways := append([]routing.Requests{{}}, q.Own...)
 		for _, set := range z.MatcherSetsRaw {
 			ways = append(ways, routing.NewRequests(set))
 		}
-		if i >= 0 && slices.ContainsFunc(append(ways, q.Own...), func(r routing.Requests) bool { return p.Witness(r).Through(q.Module) }) {
+		if slices.ContainsFunc(ways, func(r routing.Requests) bool { return p.Witness(r).Through(q.Module) }) {
 			return []advice.Advice{z.Advice("a request counts twice: it passes this zone"+inSource(q.Zones[i].Source)+", and comes here then", "another name; or rate_limit with this zone only once on the way of a request")}
 		}
 	}

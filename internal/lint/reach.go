@@ -49,7 +49,7 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 				p.Handler.Advice(before+
 					" before this handler answers, and nothing behind it does: what is answered is not limited",
 					firstInRoute))
-		case unanswered && all.Elsewhere() && len(p.Zones) > 0 && isUnmatched(p):
+		case unanswered && all.Elsewhere() && len(p.Zones) > 0 && isUnmatched(p.Place):
 			found = append(found, p.Handler.Advice("nothing behind this handler answers, and of several handle blocks only one runs: the others' requests are not limited", "rate_limit outside of handle"))
 		default:
 			found = append(found, checkSent(p)...)
@@ -261,7 +261,7 @@ func checkUnused(s *config.Survey) (found []advice.Advice) {
 
 // checkOwnPages finds a dashboard that doesn't get the requests for its own pages.
 func checkOwnPages(p *config.Place) []advice.Advice {
-	if by := p.Serves(); by != "" && isUnmatched(p) {
+	if by := p.Serves(); by != "" && isUnmatched(p.Place) {
 		return []advice.Advice{{Source: p.Dashboard.Source,
 			Problem: "rate_limit_dashboard: it answers all requests of its site: " + by + " behind it never runs",
 			Fix:     "handle_path /limits/* {, and the dashboard in it"}}
@@ -285,7 +285,7 @@ func ownPage(p *config.Place) routing.Requests {
 }
 
 // isUnmatched reports whether all requests of a site come to the place.
-func isUnmatched(p *config.Place) bool {
+func isUnmatched(p *routing.Place) bool {
 	return !slices.ContainsFunc(p.Around, func(route []routing.Requests) bool {
 		return !slices.ContainsFunc(route,
 			func(r routing.Requests) bool {
@@ -395,7 +395,7 @@ func checkTwins(s *config.Survey) []advice.Advice {
 				limited := func(other *config.Place) bool {
 					return other.View == v && other.Handler != nil && (other.Site == q.Site || other.Site == "")
 				}
-				if len(p.Zones) > 0 && p.Site != "" && name(q.Site) == name(p.Site) && usual(v) && upstreams(q) != nil && slices.ContainsFunc(p.View.Places, same) && !slices.ContainsFunc(s.Places, limited) {
+				if len(p.Zones) > 0 && p.Site != "" && name(q.Site) == name(p.Site) && usual(v) && upstreams(q) != nil && isUnmatched(q) && slices.ContainsFunc(p.View.Places, same) && !slices.ContainsFunc(s.Places, limited) {
 					return []advice.Advice{p.Handler.Advice(fmt.Sprintf("the same pages are at %s of %s, where nothing limits them", q.Site, strings.Join(v.Server.Listen, " ")), "redir there, to this site; or both names before one block")}
 				}
 			}
