@@ -7,6 +7,7 @@ import "github.com/caddy-tally/caddy-tally/limiter"
 type holds struct {
 	requests int32        // and postponed leases
 	mark     uint32       // changes when earlier charges are forgotten
+	latest   int64        // when the last of the requests came
 	bucket   limiter.Held // of a token bucket
 }
 
@@ -23,6 +24,7 @@ func (r *busy) hold() (mark uint32) {
 func (p *Pending) holdLocked(now int64) {
 	p.cell.changeRareLocked(func(r *busy) {
 		p.mark = r.hold()
+		r.holds.latest = now
 		if !p.debt && !p.limit.CountsSlots() {
 			r.holds.bucket.Add(&p.limit.Rate, now, p.cost)
 		}

@@ -116,7 +116,7 @@ func (r *request) penalize(e *Engine) (stored <-chan struct{}) {
 			continue
 		}
 		record := d.record.client().record.Load() // nil if it was reset meanwhile
-		if o := d.Penalty.offense(r.now); !degraded && record != nil && record.Begins(o) && !d.undecided() {
+		if o := d.Penalty.offense(r.now); !degraded && record != nil && record.Begins(o) && !d.undecided(r.now) {
 			noted := offense{d.record, o, make(chan struct{})}
 			if e.committer.offenses.commit(noted) {
 				e.committer.queue.wakeUp()
@@ -133,14 +133,20 @@ func (r *request) penalize(e *Engine) (stored <-chan struct{}) {
 	return stored
 }
 
-// undecided reports whether requests under way may give units of the key back, so that it may not be over its limit.
-func (d *Debit) undecided() bool {
+// undecidedFor is for how long a request that is under way may be one that doesn't count. With more, one slow request
+// would save an attacker from all penalties and violations.
+const undecidedFor = 10 * time.Second
+
+// undecided reports whether the key of a refused debit may not be over its limit, because requests that came a moment
+// ago may give their units back.
+func (d *Debit) undecided(now int64) bool {
 	if d.Counting != Held || !d.cell.exists() {
 		return false
 	}
 	c := d.cell.lockPresent()
 	defer c.Unlock()
-	return c.rare().holds != nil
+	held := c.rare().holds
+	return held != nil && now-held.latest < int64(undecidedFor)
 }
 
 // awaitStored waits until the store has a penalty, so that it outlives this process if the client knows of it.

@@ -81,32 +81,51 @@ func TestPenaltyWaitsForTheLastDecision(t *testing.T) {
 	}
 }
 
-// Requests under way that may give their units back put no key over its limit: of seven right passwords at once, five
-// of which pass, none leads to a penalty. Once the units are used up, the next refusal does.
+// Requests that came a moment ago and may give their units back put no key over its limit: of seven right passwords at
+// once, five of which pass, none leads to a penalty or to a violation. Once the units are used up, or the requests
+// take too long, the next refusal does.
 func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
-	f, l := newFixture(t), sliding(t, 5, time.Minute)
-	d := penal(l, "key", time.Hour)
-	d.Counting = Held
-	for _, wrong := range []bool{false, true} {
-		var underWay []*Pending
-		for range 5 {
+	for _, slow := range []bool{false, true} {
+		f, scaling := newFixture(t), newScaling(t, 5, time.Minute, 5)
+		ask := func() (Debit, Decision) {
+			c := &Client{Key: []byte("key")}
+			d := penal(scaling.Levels[0], "key", time.Hour)
+			d.Counting, d.Client, d.Scaling = Held, c, scaling
 			debits := []Debit{d}
-			if got := f.ask(debits...); !got.Allowed {
-				t.Fatalf("one of five is refused: %+v", got)
+			decision := f.Decide(context.Background(), c, debits)
+			return debits[0], decision
+		}
+		for _, wrong := range []bool{false, true} {
+			var underWay []*Pending
+			for range 5 {
+				d, got := ask()
+				if !got.Allowed {
+					t.Fatalf("one of five is refused: %+v", got)
+				}
+				underWay = append(underWay, d.Pending)
 			}
-			underWay = append(underWay, debits[0].Pending)
-		}
-		for range 2 {
-			if over := f.ask(d); over.Allowed || over.Retry > 2*time.Minute {
-				t.Errorf("while five are under way, another one is decided as %+v, want no penalty", over)
+			for range 2 {
+				if _, over := ask(); over.Allowed || over.Retry > 2*time.Minute {
+					t.Errorf("while five are under way, another one is decided as %+v, want no penalty", over)
+				}
+			}
+			if record := f.CachedRecord(Client{Key: []byte("key")}); len(record.Past) > 0 {
+				t.Errorf("a violation: %+v", record)
+			}
+			if slow && wrong {
+				f.fake.advance(undecidedFor)
+				break
+			}
+			for _, p := range underWay {
+				p.Settle(wrong)
 			}
 		}
-		for _, p := range underWay {
-			p.Settle(wrong)
+		if _, over := ask(); over.Retry != time.Hour {
+			t.Errorf("after five that count or are slow (%v): %+v, want a penalty", slow, over)
 		}
-	}
-	if over := f.ask(d); over.Retry != time.Hour {
-		t.Errorf("after five that count: %+v, want a penalty", over)
+		if record := f.CachedRecord(Client{Key: []byte("key")}); len(record.Past) != 1 {
+			t.Errorf("no violation: %+v", record)
+		}
 	}
 }
 

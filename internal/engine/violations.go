@@ -33,7 +33,7 @@ func (r *request) recordViolations(e *Engine) (changed bool) {
 	for i := range r.debits {
 		debit := &r.debits[i]
 		if debit.Client == nil || !debit.refused || debit.Waits || debit.Client.record() == nil ||
-			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 ||
+			debit.Scaling.Points == 0 && debit.Scaling.Ban.After == 0 || debit.undecided(r.now) ||
 			!debit.Client.cell.client().violates(debit, r.now) {
 			continue
 		}
