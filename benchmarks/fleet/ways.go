@@ -119,15 +119,12 @@ func newTally(s setup) (way, error) {
 	if err != nil {
 		return way{}, err
 	}
-	e, err := place.NewEngine(engine.Options{
+	e := place.NewEngine(engine.Options{
 		Open:         func(ctx context.Context) (storage.Store, error) { return store.Open(ctx, s.Timeout) },
 		StoreTimeout: s.Timeout,
 		Remote:       true,
 		Observer:     outages{},
 	})
-	if err != nil {
-		return way{}, err
-	}
 	<-e.Ready()
 	limit, err := lab.NewLimit(limiter.Params{Amount: s.Amount, Window: s.Window})
 	if err != nil {

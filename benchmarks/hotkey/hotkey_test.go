@@ -57,10 +57,7 @@ func steady(b *testing.B, p limiter.Params, percent int64) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		e, err := place.NewEngine(engine.Options{Clock: c, StoreTimeout: time.Minute})
-		if err != nil {
-			b.Fatal(err)
-		}
+		e := place.NewEngine(engine.Options{Clock: c, StoreTimeout: time.Minute})
 		debits := make([]engine.Debit, 1)
 		for range requests {
 			c.now.Add(gap)

@@ -61,10 +61,7 @@ func (d *database) claimCost(ctx context.Context, s settings, keys, journal stri
 		return 0, err
 	}
 	c.NoJournal = journal == "off"
-	e, err := c.NewEngine(engine.Options{MaxKeys: fewKeys, StoreTimeout: time.Minute, CleanupInterval: 24 * time.Hour})
-	if err != nil {
-		return 0, err
-	}
+	e := c.NewEngine(engine.Options{MaxKeys: fewKeys, StoreTimeout: time.Minute, CleanupInterval: 24 * time.Hour})
 	limit, err := lab.NewLimit(live)
 	if err != nil {
 		return 0, err

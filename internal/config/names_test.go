@@ -136,16 +136,13 @@ func TestCountsGoOnAtMidnight(t *testing.T) {
 		next := time.Unix((time.Now().Unix()/length+1)*length, 0)
 		clock := fakeclock.New(next.Add(-2 * time.Second).UnixNano())
 		passing := func() (passed int) {
-			e, err := engine.New(engine.Options{
+			e := engine.New(engine.Options{
 				Open:         func(ctx context.Context) (storage.Store, error) { return sqlite.Open(ctx, sqlite.Options{Path: path}) },
 				Name:         under.ForStore,
 				NameAtOnce:   under.ForStoreAtOnce,
 				Clock:        clock,
 				StoreTimeout: time.Minute,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			defer e.Close(context.Background())
 			for range 6 {
 				if e.Decide(context.Background(), nil, []engine.Debit{{Limit: limit, Key: []byte("i192.0.2.1"), Cost: 1}}).Allowed {

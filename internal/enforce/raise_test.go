@@ -52,11 +52,8 @@ func (c virtualClock) Read() (r storage.Reading, elapsed int64) {
 func raisedMachine(t *testing.T, h *enforce.Handler, store sharedStore, secret string) *instance.Instance {
 	t.Helper()
 	h.Config.Settings.Address = store.Address()
-	i, err := instance.NewWith(instance.Settings{Store: t.Name() + fmt.Sprint(rand.Int64()), Kind: "shared", Address: store.Address(), Secret: secret}, store,
+	i := instance.NewWith(instance.Settings{Store: t.Name() + fmt.Sprint(rand.Int64()), Kind: "shared", Address: store.Address(), Secret: secret}, store,
 		func(o *engine.Options) { o.Clock = virtualClock{time.Now()} })
-	if err != nil {
-		t.Fatal(err)
-	}
 	<-i.Engine.Ready()
 	h.Config.Instance.Store(i)
 	h.Config.Stated.Begin(&i.Shared)

@@ -32,10 +32,7 @@ func TestSessionsDoNotWaitForAStoreThatHangs(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tally.key")
 			synctest.Test(t, func(t *testing.T) {
 				hung := make(chan struct{})
-				inst, err := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung})
-				if err != nil {
-					t.Fatal(err)
-				}
+				inst := instance.New(instance.Settings{Secret: path}, hungStore{hung: hung})
 				time.Sleep(instance.ReadyTimeout)
 				if !hasSecret {
 					inst.Names.Secret.Store(nil)

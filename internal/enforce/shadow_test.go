@@ -42,10 +42,7 @@ func clockedHandler(t testing.TB, app *config.App, clock engine.Clock, config *c
 // startClocked starts the engine of a handler with a clock.
 func startClocked(t testing.TB, h *enforce.Handler, clock engine.Clock) {
 	t.Helper()
-	i, err := instance.NewWith(h.Config.Settings, h.Config.Store, func(o *engine.Options) { o.Clock = clock })
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := instance.NewWith(h.Config.Settings, h.Config.Store, func(o *engine.Options) { o.Clock = clock })
 	h.Config.Instance.Store(i)
 	h.Config.Settle()
 	<-i.Engine.Ready()

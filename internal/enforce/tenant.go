@@ -76,18 +76,14 @@ func (t *Tenant) isShared() bool {
 }
 
 // open returns the instance, and starts it if this configuration has none yet. It returns nil after
-// Cleanup, or if the instance can't be started.
+// Cleanup.
 func (t *Tenant) open() *instance.Instance {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if inst := t.Instance.Load(); inst != nil || t.closed {
 		return inst
 	}
-	inst, err := instance.Acquire(t.Settings, t.Store, t.Region)
-	if err != nil {
-		t.Log.Error("the rate limiter could not be started", zap.Error(err))
-		return nil
-	}
+	inst := instance.Acquire(t.Settings, t.Store, t.Region)
 	if t.onOpen != nil {
 		t.onOpen(inst)
 	}
@@ -134,10 +130,7 @@ func (t *Tenant) decideLate(ctx context.Context, client *engine.Client,
 	if t.Instance.Load() == nil && !t.isShared() {
 		return t.decideElsewhere(ctx, client, debits)
 	}
-	inst, err := instance.Acquire(t.Settings, t.Store, t.Region)
-	if err != nil {
-		return d, false
-	}
+	inst := instance.Acquire(t.Settings, t.Store, t.Region)
 	forget(client) // they cache state of another engine
 	for i := range debits {
 		forget(debits[i].Client)

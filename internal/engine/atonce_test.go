@@ -349,16 +349,13 @@ func BenchmarkNewKeysAtOnce(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e, err := New(Options{
+	e := New(Options{
 		Open: memory.New().Opener(memory.Options{MaxSize: 4 << 30}),
 		Name: testNames,
 		NameAtOnce: func(id storage.LimitID, key string, _ time.Duration, _ int64) (Name, bool) {
 			return Name{Key: testName(id, key)}, true
 		},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
 	defer e.Close(context.Background())
 	<-e.Ready()
 	l := &Limit{ID: 1, Rate: limit}

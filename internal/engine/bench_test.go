@@ -41,15 +41,12 @@ func BenchmarkDecide(b *testing.B) {
 }
 
 func benchEngine(b *testing.B) *Engine {
-	e, err := New(Options{
+	e := New(Options{
 		Open:         func(context.Context) (storage.Store, error) { return &hookedStore{disk: newDisk()}, nil },
 		Name:         testNames,
 		MaxKeys:      2_000_000,
 		StoreTimeout: time.Minute,
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
 	b.Cleanup(func() { e.Close(context.Background()) })
 	return e
 }

@@ -32,11 +32,8 @@ var (
 
 // New starts an engine, which opens its store in the background. Decisions can be requested
 // immediately.
-func New(opts Options) (*Engine, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+func New(opts Options) *Engine {
+	opts = opts.withDefaults()
 	e := &Engine{opts: opts, clock: clock.New(opts.Clock), stop: make(chan struct{})}
 	e.opts.follow()
 	e.janitor = janitor{committer: &e.committer, changed: make(chan struct{}, 1), stop: e.stop,
@@ -47,7 +44,7 @@ func New(opts Options) (*Engine, error) {
 	go e.committer.poller.loop()
 	e.janitor.keep()
 	go e.janitor.loop()
-	return e, nil
+	return e
 }
 
 // Change changes the options of a running engine: StoreTimeout, CleanupInterval, DegradedPercent and
@@ -55,17 +52,15 @@ func New(opts Options) (*Engine, error) {
 // opened that, or ctx ends. A store that doesn't continue the present one is charged with the usage
 // that memory knows. Other options stay.
 func (e *Engine) Change(ctx context.Context, to Options, reopen bool) error {
-	to, err := to.withDefaults()
-	if err != nil {
-		return err
-	}
+	to = to.withDefaults()
 	e.opts.changed.Store(&to)
 	e.table.Max.Store(int64(to.MaxKeys))
 	put(e.janitor.changed)
 	if !reopen {
 		return nil
 	}
-	if err = e.committer.queue.run(ctx, e.committer.change); errors.Is(err, ErrUnavailable) {
+	err := e.committer.queue.run(ctx, e.committer.change)
+	if errors.Is(err, ErrUnavailable) {
 		e.committer.probe.Reset(0) // the outage may end
 		return nil
 	}

@@ -32,15 +32,12 @@ func nameKeys(_ storage.LimitID, key string, _ time.Duration, _ int64) (n engine
 // An engine on a store in memory lets two of three requests pass, and says when the third
 // may come again.
 func ExampleEngine() {
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open:         memory.New().Opener(memory.Options{}),
 		Name:         nameKeys,
 		Clock:        noon{},
 		StoreTimeout: time.Minute, // enough for a busy machine
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer e.Close(context.Background())
 	<-e.Ready()
 

@@ -118,10 +118,7 @@ func (f *fleet) start(wrong time.Duration, change ...func(*Options)) *machine {
 	for _, c := range change {
 		c(&opts)
 	}
-	var err error
-	if m.Engine, err = New(opts); err != nil {
-		f.t.Fatal(err)
-	}
+	m.Engine = New(opts)
 	<-m.Ready()
 	synctest.Wait()
 	return m

@@ -62,10 +62,7 @@ func startOn(t *testing.T, d *disk, clock *fakeClock, change ...func(*Options)) 
 	for _, c := range change {
 		c(&opts)
 	}
-	e, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := New(opts)
 	f.Engine = e
 	t.Cleanup(func() { e.Close(context.Background()) })
 	return f

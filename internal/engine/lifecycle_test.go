@@ -37,13 +37,10 @@ func TestCloseGivesBackEveryUnspentUnit(t *testing.T) {
 func TestCloseEndsEveryGoroutine(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) { // fails if a goroutine is left
 		d := newDisk()
-		e, err := New(Options{
+		e := New(Options{
 			Open: func(context.Context) (storage.Store, error) { return &hookedStore{disk: d}, nil },
 			Name: testNames,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		e.Decide(t.Context(), nil, []Debit{debit(sliding(t, 5, time.Hour), "a", 1)})
 		time.Sleep(10 * time.Minute) // of virtual time: the janitor works
 		if err := e.Close(t.Context()); err != nil {

@@ -2,7 +2,6 @@ package engine // engine
 
 import (
 	"cmp"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -144,12 +143,8 @@ func (noObserver) Outage()                                 {}
 func (noObserver) Degraded(time.Duration, error)           {}
 func (noObserver) Recovered(time.Duration)                 {}
 
-// withDefaults returns the options with zero values replaced, or an error that names the invalid
-// options.
-func (o Options) withDefaults() (Options, error) {
-	if o.Open == nil || o.Name == nil {
-		return o, fmt.Errorf("engine: Open and Name are required")
-	}
+// withDefaults returns the options with zero values replaced.
+func (o Options) withDefaults() Options {
 	o.MaxKeys = cmp.Or(o.MaxKeys, DefaultMaxKeys)
 	o.StoreTimeout = cmp.Or(o.StoreTimeout, storage.DefaultTimeout)
 	o.CleanupInterval = cmp.Or(o.CleanupInterval, defaultCleanupInterval)
@@ -160,12 +155,5 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Clock == nil {
 		o.Clock = defaultClock()
 	}
-	if o.MaxKeys < 1 || o.StoreTimeout < 0 || o.CleanupInterval < 0 {
-		return o, fmt.Errorf("engine: MaxKeys (%d), StoreTimeout (%v) and CleanupInterval (%v) can't be negative",
-			o.MaxKeys, o.StoreTimeout, o.CleanupInterval)
-	}
-	if o.DegradedPercent < 1 || o.DegradedPercent > 100 {
-		return o, fmt.Errorf("engine: DegradedPercent must be between 1 and 100, got %d", o.DegradedPercent)
-	}
-	return o, nil
+	return o
 }

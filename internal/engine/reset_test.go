@@ -22,10 +22,7 @@ import (
 // onDatabase returns an engine on a database that others may use as well.
 func onDatabase(t *testing.T, db *memory.Database) *Engine {
 	t.Helper()
-	e, err := New(Options{Open: db.Opener(memory.Options{}), Name: testNames, StoreTimeout: time.Minute, CleanupInterval: 400 * 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := New(Options{Open: db.Opener(memory.Options{}), Name: testNames, StoreTimeout: time.Minute, CleanupInterval: 400 * 24 * time.Hour})
 	<-e.Ready()
 	return e
 }
@@ -226,10 +223,7 @@ func TestResetsAtRandom(t *testing.T) {
 
 func TestResetsThatCannotBe(t *testing.T) {
 	limit := newLimit(t, limiter.Params{Amount: 1, Window: time.Hour})
-	broken, err := New(Options{Name: testNames, Open: func(context.Context) (storage.Store, error) { return nil, errDisk }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broken := New(Options{Name: testNames, Open: func(context.Context) (storage.Store, error) { return nil, errDisk }})
 	<-broken.Ready()
 	if err := broken.Reset(context.Background(), []Reset{{Limit: limit, Key: "a"}}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without a store: %v", err)

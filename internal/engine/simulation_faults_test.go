@@ -55,11 +55,7 @@ func newTroubled(t *testing.T, seed uint64) *troubled {
 		l := newLimit(t, limiter.Params{Algorithm: algorithm, Amount: amount, Window: window})
 		w.limits = append(w.limits, &simLimit{now: l, most: amount, fastest: amount, admitted: map[string][]admission{}})
 	}
-	var err error
-	w.engine, err = New(Options{Open: w.open, Name: testNames, CleanupInterval: 1000 * time.Hour, resetInterval: 1000 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.engine = New(Options{Open: w.open, Name: testNames, CleanupInterval: 1000 * time.Hour, resetInterval: 1000 * time.Hour})
 	synctest.Wait()
 	return w
 }

@@ -193,7 +193,7 @@ func (w *world) start() {
 	if w.immediate {
 		opened = &immediateStore{hookedStore: store, t: w.t, atOnce: p.atOnce, onDisk: p.number%2 == 1}
 	}
-	e, err := New(Options{
+	e := New(Options{
 		resetInterval:   1000 * time.Hour,
 		Open:            func(context.Context) (storage.Store, error) { return opened, nil },
 		Name:            p.name,
@@ -203,9 +203,6 @@ func (w *world) start() {
 		StoreTimeout:    1000 * time.Hour, // outages have tests of their own
 		CleanupInterval: 1000 * time.Hour,
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	p.Engine = e
 	w.procs = append(w.procs, p)
 	w.note("process %p starts", p)

@@ -38,10 +38,7 @@ func TestAddressesInTheAuditHaveANameThatIsForgotten(t *testing.T) {
 
 // In an outage the store that was in use is closed. The operators' error explains that.
 func TestTheAuditOfAStoreThatIsAway(t *testing.T) {
-	in, err := New(Settings{Store: t.Name(), Secret: filepath.Join(t.TempDir(), "tally.key")}, localStore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := New(Settings{Store: t.Name(), Secret: filepath.Join(t.TempDir(), "tally.key")}, localStore{})
 	t.Cleanup(func() { in.Destruct() })
 	<-in.Engine.Ready()
 	before := in.Store.Load()

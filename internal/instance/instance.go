@@ -88,18 +88,13 @@ type Instance struct {
 
 // Acquire returns the instance for the counts of some settings. It starts one with these settings if
 // there is none. [Release] gives it up.
-func Acquire(s Settings, in stores.Store, region *Region) (*Instance, error) {
-	value, _, err := instances.LoadOrNew(s.counted(), func() (caddy.Destructor, error) {
-		inst, err := New(s, in)
-		if err == nil {
-			err = inst.startRegion(s, region)
-		}
-		return inst, err
+func Acquire(s Settings, in stores.Store, region *Region) *Instance {
+	value, _, _ := instances.LoadOrNew(s.counted(), func() (caddy.Destructor, error) { // returns no error
+		inst := New(s, in)
+		inst.startRegion(s, region)
+		return inst, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return value.(*Instance), nil
+	return value.(*Instance)
 }
 
 // Release gives up the instance for some settings. If nothing else uses it, it is closed, which

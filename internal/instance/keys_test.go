@@ -50,10 +50,7 @@ func machineOn(t *testing.T, store stores.Store, secret string) *Instance {
 	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 40)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inst, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inst := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
 	t.Cleanup(func() { _ = inst.Destruct() })
 	<-inst.Engine.Ready()
 	return inst
@@ -121,10 +118,7 @@ func (o otherMark) Close() error {
 // A store that can't be used, because of its secret, is closed before it is opened again.
 func TestStoreUnderAnotherSecretIsClosed(t *testing.T) {
 	in := markedStore{newFleetStore(), new(atomic.Int64)}
-	inst, err := New(Settings{Store: t.Name(), Kind: "memory", Secret: filepath.Join(t.TempDir(), "tally.key")}, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inst := New(Settings{Store: t.Name(), Kind: "memory", Secret: filepath.Join(t.TempDir(), "tally.key")}, in)
 	<-inst.Engine.Ready()
 	if cause := inst.Stats().Cause; cause == nil || !strings.Contains(cause.Error(), "under another secret") {
 		t.Errorf("the store can't be used because of %v", cause)

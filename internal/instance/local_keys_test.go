@@ -77,13 +77,11 @@ func (p place) open(lines ...string) (*Instance, error) {
 		return nil, err
 	}
 	processes++
-	inst, err := NewWith(Settings{Store: string(p), Counts: fmt.Sprint(p, processes), Kind: "file", Path: p.database(), Secret: p.secret(),
+	inst := NewWith(Settings{Store: string(p), Counts: fmt.Sprint(p, processes), Kind: "file", Path: p.database(), Secret: p.secret(),
 		Epochs: filepath.Join(string(p), "tally.epochs"), Names: p.names(), Timeout: time.Minute, Cleanup: time.Minute},
 		fileStore(p.database()), func(o *engine.Options) { o.Clock = virtualClock{time.Now()} })
-	if err == nil {
-		<-inst.Engine.Ready()
-	}
-	return inst, err
+	<-inst.Engine.Ready()
+	return inst, nil
 }
 
 func end(t *testing.T, inst *Instance) {

@@ -21,12 +21,12 @@ import (
 )
 
 // New starts an engine. It touches no file itself: the engine opens the store in the background.
-func New(s Settings, in stores.Store) (*Instance, error) {
+func New(s Settings, in stores.Store) *Instance {
 	return NewWith(s, in, func(*engine.Options) {})
 }
 
 // NewWith is New with further options of the engine, which set sets.
-func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance, error) {
+func NewWith(s Settings, in stores.Store, set func(*engine.Options)) *Instance {
 	inst := &Instance{Settings: s, begun: time.Now(), logs: make(map[string]*RefusalLog), Pressure: pressure.New(),
 		made: make(chan struct{})}
 	inst.Names.instance, inst.Audit.instance, inst.Shared.instance = inst, inst, inst
@@ -38,15 +38,10 @@ func NewWith(s Settings, in stores.Store, set func(*engine.Options)) (*Instance,
 		options.Noted = inst.Shared.noted
 	}
 	set(&options)
-	var err error
-	inst.Engine, err = engine.New(options)
+	inst.Engine = engine.New(options)
 	close(inst.made)
-	if err != nil {
-		CloseLedger(s)
-		return nil, err
-	}
 	inst.startHistory(inst.ledger)
-	return inst, nil
+	return inst
 }
 
 // Change makes the settings of another configuration with the same counts take effect. The engine
@@ -70,7 +65,8 @@ func (inst *Instance) Change(s Settings, in stores.Store, region *Region) error 
 	if former := inst.regions.Load(); former != nil {
 		go former.Close(context.Background()) // gives up after two seconds
 	}
-	return inst.startRegion(s, region)
+	inst.startRegion(s, region)
+	return nil
 }
 
 // options returns the options of the engine.

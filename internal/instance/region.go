@@ -40,13 +40,13 @@ type Region struct {
 }
 
 // startRegion begins to share counts, if the configuration asks for that.
-func (inst *Instance) startRegion(s Settings, r *Region) error {
+func (inst *Instance) startRegion(s Settings, r *Region) {
 	if r == nil {
 		inst.regions.Store(nil)
-		return nil
+		return
 	}
 	inst.exchangedAt.Store(r.Exchange.Place())
-	shared, err := regions.New(regions.Options{
+	inst.regions.Store(regions.New(regions.Options{
 		Region:   r.Name,
 		Open:     func(ctx context.Context) (exchanges.Exchange, error) { return r.Exchange.Open(ctx) },
 		Engine:   inst.Engine,
@@ -55,9 +55,7 @@ func (inst *Instance) startRegion(s Settings, r *Region) error {
 		Interval: r.Interval,
 		MaxKeys:  s.MaxKeys,
 		Observer: regionObserver{inst},
-	})
-	inst.regions.Store(shared)
-	return err
+	}))
 }
 
 // databaseMark returns a mark of the database for other regions: a hash under a key that the database has,

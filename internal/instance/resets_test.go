@@ -40,10 +40,8 @@ func TestResetsOfOthersCostACustomerLittle(t *testing.T) {
 					inst := p.begin(t, "a")
 					if c.isShared {
 						end(t, inst)
-						if inst, err = NewWith(Settings{Store: fmt.Sprint(p, len(all)), Counts: fmt.Sprint(p, len(all)), Kind: "shared", Address: "server:1", Secret: p.secret()},
-							shared, func(o *engine.Options) { o.Clock = virtualClock{time.Now()} }); err != nil {
-							t.Fatal(err)
-						}
+						inst = NewWith(Settings{Store: fmt.Sprint(p, len(all)), Counts: fmt.Sprint(p, len(all)), Kind: "shared", Address: "server:1", Secret: p.secret()},
+							shared, func(o *engine.Options) { o.Clock = virtualClock{time.Now()} })
 						<-inst.Engine.Ready()
 					}
 					defer end(t, inst)

@@ -25,10 +25,7 @@ func machineWith(t *testing.T, store stores.Store, lines ...string) *Instance {
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inst, err := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inst := New(Settings{Store: t.Name() + path, Kind: "shared", Address: "server:1", Secret: path}, store)
 	t.Cleanup(func() { _ = inst.Destruct() })
 	<-inst.Engine.Ready()
 	if err := inst.Stats().Cause; err != nil {

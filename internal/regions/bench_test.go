@@ -25,22 +25,16 @@ func BenchmarkDecide(b *testing.B) {
 	limit := &engine.Limit{ID: 1, Rate: l}
 	for _, name := range []string{"engine", "regions", "regions/foreign"} {
 		b.Run(name, func(b *testing.B) {
-			e, err := engine.New(engine.Options{
+			e := engine.New(engine.Options{
 				Open: memory.New().Opener(memory.Options{}),
 				Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (n engine.Name, err error) {
 					copy(n.Key[:], key)
 					return n, nil
 				},
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
 			defer e.Close(context.Background())
 			at := new(exchangetest.Memory)
-			r, err := New(Options{Region: "eu", Engine: e, Name: testName, Observer: new(heard), Open: func(context.Context) (exchange.Exchange, error) { return at, nil }})
-			if err != nil {
-				b.Fatal(err)
-			}
+			r := New(Options{Region: "eu", Engine: e, Name: testName, Observer: new(heard), Database: func() (unknown storage.Key) { return unknown }, Open: func(context.Context) (exchange.Exchange, error) { return at, nil }})
 			defer r.Close(context.Background())
 			decide := e.Decide
 			if name != "engine" {

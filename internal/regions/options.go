@@ -1,8 +1,6 @@
 package regions
 
 import (
-	"cmp"
-	"errors"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/engine"
@@ -10,7 +8,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
 
-// Options configure [Regions]. Region, Open, Engine, Name and Observer are required.
+// Options configure [Regions]. All but Interval and MaxKeys are required.
 type Options struct {
 	// Region is the name of this region.
 	Region string
@@ -26,7 +24,7 @@ type Options struct {
 	Name func(limit storage.LimitID, key []byte, period int64) (storage.Key, bool)
 
 	// Database returns a mark of the database of this region's store, the same on all machines that use
-	// it and on no others, or zero if it isn't known yet. The loop calls it. Nil means never known.
+	// it and on no others, or zero if it isn't known yet. The loop calls it.
 	Database func() storage.Key
 
 	// Interval is the time between exchanges of counts. Each varies by up to a fifth, up or down.
@@ -57,16 +55,4 @@ type Observer interface {
 	Recovered(after time.Duration)
 	// Erred counts an error of the exchange, in a step of a sync: open, meet, publish or collect.
 	Erred(step string)
-}
-
-func (o Options) withDefaults() (Options, error) {
-	if o.Region == "" || o.Open == nil || o.Engine == nil || o.Name == nil || o.Observer == nil {
-		return o, errors.New("regions: Region, Open, Engine, Name and Observer are required")
-	}
-	if o.Database == nil {
-		o.Database = func() (unknown storage.Key) { return unknown }
-	}
-	o.Interval = cmp.Or(o.Interval, defaultInterval)
-	o.MaxKeys = cmp.Or(o.MaxKeys, engine.DefaultMaxKeys)
-	return o, nil
 }

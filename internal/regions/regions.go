@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/engine"
 	"github.com/caddy-tally/caddy-tally/limiter/region"
 	"github.com/caddy-tally/caddy-tally/storage/exchange"
 )
@@ -48,11 +50,9 @@ type Regions struct {
 }
 
 // New starts sharing. It opens nothing itself: the loop does.
-func New(opts Options) (*Regions, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+func New(opts Options) *Regions {
+	opts.Interval = cmp.Or(opts.Interval, defaultInterval)
+	opts.MaxKeys = cmp.Or(opts.MaxKeys, engine.DefaultMaxKeys)
 	r := &Regions{
 		opts:  opts,
 		me:    region.Component{Region: opts.Region, Machine: time.Now().UnixNano()&^0xffff | rand.Int64N(1<<16)},
@@ -63,7 +63,7 @@ func New(opts Options) (*Regions, error) {
 	r.bans.urgent = make(chan struct{}, 1)
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	go r.loop()
-	return r, nil
+	return r
 }
 
 // Close publishes the admitted units once more and stops sharing. If the exchange doesn't answer,

@@ -84,27 +84,22 @@ func open(t *testing.T, name string, at *exchangetest.Memory, counts *memory.Dat
 func openApart(t *testing.T, name string, at *exchangetest.Memory, counts *memory.Database, clock engine.Clock, change ...func(*Options)) *site {
 	t.Helper()
 	r, s := new(relay), &site{t: t}
-	var err error
-	s.engine, err = engine.New(engine.Options{
+	s.engine = engine.New(engine.Options{
 		Open: counts.Opener(memory.Options{}), Observer: r, Clock: clock,
 		Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
 			name, _ := testName(id, []byte(key), 0)
 			return engine.Name{Key: name}, nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	options := Options{
 		Region: name, Engine: s.engine, Name: testName, Observer: &s.heard,
-		Open: func(context.Context) (exchange.Exchange, error) { return at, nil },
+		Database: func() (unknown storage.Key) { return unknown },
+		Open:     func(context.Context) (exchange.Exchange, error) { return at, nil },
 	}
 	for _, c := range change {
 		c(&options)
 	}
-	if s.Regions, err = New(options); err != nil {
-		t.Fatal(err)
-	}
+	s.Regions = New(options)
 	r.to.Store(s.Regions)
 	return s
 }

@@ -61,18 +61,15 @@ const (
 )
 
 // start starts the engine at the time of the first request.
-func (j *judge) start(now int64) (err error) {
+func (j *judge) start(now int64) {
 	j.came, j.clock.Start = now, now
 	j.clock.Now.Store(now)
 	cfg := j.config.run
-	j.started, err = instance.NewWith(cfg.Settings, cfg.Store, func(o *engine.Options) {
+	j.started = instance.NewWith(cfg.Settings, cfg.Store, func(o *engine.Options) {
 		o.Clock, o.MaxKeys = &j.clock, maxKeys
 		// in the process's time, which is unrelated to the log's
 		o.StoreTimeout, o.CleanupInterval = 5*time.Minute, 24*time.Hour
 	})
-	if err != nil {
-		return err
-	}
 	cfg.Instance.Store(j.started)
 	cfg.Settle()
 	forgetLoad(cfg.AllZones)
@@ -81,7 +78,6 @@ func (j *judge) start(now int64) (err error) {
 		j.started.Keys.Store(cfg.APIKeys.Keys)
 	}
 	<-j.started.Engine.Ready()
-	return nil
 }
 
 // forgetLoad removes the conditions of zones that logs can't decide. Conditions on rates stay.
@@ -126,7 +122,8 @@ func (j *judge) Judge(r *accesslog.Record, now int64, v *replay.Verdict) {
 // advance sets the clock to the time of a request.
 func (j *judge) advance(now int64) error {
 	if j.started == nil {
-		return j.start(now)
+		j.start(now)
+		return nil
 	}
 	j.came = now
 	j.clock.Now.Store(max(now, j.clock.Now.Load()))

@@ -41,7 +41,7 @@ func BenchmarkAtOnce(b *testing.B) {
 			}
 			limit := &engine.Limit{ID: 1, Rate: l}
 			o := Options{Path: filepath.Join(b.TempDir(), "tally.db"), NoJournal: c.noJournal}
-			e, err := engine.New(engine.Options{
+			e := engine.New(engine.Options{
 				Open: func(ctx context.Context) (storage.Store, error) { return Open(ctx, o) },
 				Name: func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
 					return engine.Name{Key: hashOf(id, key)}, nil
@@ -50,9 +50,6 @@ func BenchmarkAtOnce(b *testing.B) {
 					return engine.Name{Key: hashOf(id, key)}, true
 				},
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
 			defer e.Close(context.Background())
 			<-e.Ready()
 			ask := func(n uint32) {

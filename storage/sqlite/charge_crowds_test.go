@@ -38,14 +38,11 @@ func TestChargesTakeEffectOnce(t *testing.T) {
 // chargingEngine starts an engine on a database.
 func chargingEngine(t *testing.T, path string) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, patientOptions(path)) },
 		Name:         namesOf,
 		StoreTimeout: 10 * time.Minute,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { e.Close(context.Background()) })
 	<-e.Ready()
 	return e

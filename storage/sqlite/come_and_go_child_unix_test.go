@@ -132,7 +132,7 @@ func (c *comer) open() error {
 	if c.small {
 		options.journalSizes = smallJournal
 	}
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open:            func(ctx context.Context) (storage.Store, error) { return Open(ctx, options) },
 		Name:            hashedName,
 		NameAtOnce:      hashedNameAtOnce,
@@ -141,9 +141,6 @@ func (c *comer) open() error {
 		CleanupInterval: c.cleanup,
 		Observer:        tellingOutages{},
 	})
-	if err != nil {
-		return err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.engines = append(c.engines, e)

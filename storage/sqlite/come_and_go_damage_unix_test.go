@@ -84,15 +84,12 @@ func (c *comings) anotherFile() []byte {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, Options{Path: path}) },
 		Name:         hashedName,
 		NameAtOnce:   hashedNameAtOnce,
 		StoreTimeout: time.Minute,
 	})
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	for n := range int64(1000) {
 		kind := errands[anErrand(c.rng)]
 		e.Decide(context.Background(), nil, debitsOf(limits, kind, kind.key(c.rng, "1", n), 1))

@@ -149,15 +149,12 @@ func (l *ledger) recount(c *comings) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, Options{Path: c.path}) },
 		Name:         hashedName,
 		NameAtOnce:   hashedNameAtOnce,
 		StoreTimeout: time.Minute,
 	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	for k, b := range l.books {
 		if k.limit == longSliding && strings.HasPrefix(k.key, fmt.Sprint(c.round)+" ") {
 			l.checkLeft(c, k.key, b, l.takeAll(e, limits[longSliding], k.key))

@@ -65,16 +65,12 @@ func newCrowd(t *testing.T) *crowd {
 		c.limits = append(c.limits, &engine.Limit{ID: storage.LimitID(i) + 1, Rate: newLimit(t, p)})
 	}
 	path := filepath.Join(t.TempDir(), "tally.db")
-	var err error
-	c.Engine, err = engine.New(engine.Options{
+	c.Engine = engine.New(engine.Options{
 		Open:         func(ctx context.Context) (storage.Store, error) { return Open(ctx, patientOptions(path)) },
 		Name:         namesOf,
 		MaxKeys:      64, // so that keys are evicted all the time
 		StoreTimeout: 10 * time.Minute,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }

@@ -84,11 +84,7 @@ func newSite(t *testing.T, o Options, amount int64, change ...func(*engine.Optio
 	for _, c := range change {
 		c(&options)
 	}
-	var err error
-	s.Engine, err = engine.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.Engine = engine.New(options)
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
 }

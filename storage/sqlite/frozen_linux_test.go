@@ -253,7 +253,7 @@ func (c *frozenChild) close(t *testing.T, sum *[frozenKeys]int64) {
 func decideOnFrozenDisk(t *testing.T, path string) {
 	ctx, limit := context.Background(), frozenLimit(t)
 	var store atomic.Pointer[Store]
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			s, err := Open(ctx, Options{Path: path})
 			store.Store(s)
@@ -267,9 +267,6 @@ func decideOnFrozenDisk(t *testing.T, path string) {
 			return engine.Name{Key: hashOf(id, key)}, true
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	<-e.Ready()
 	var still, decision, others atomic.Int64
 	var admitted [frozenKeys]atomic.Int64

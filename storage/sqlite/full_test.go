@@ -55,7 +55,7 @@ func TestFullDatabaseRecovers(t *testing.T) {
 
 func testFullDatabaseRecovers(t *testing.T, o Options) {
 	clock, again := new(jumpingClock), make(chan struct{}, 1)
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			return Open(ctx, o)
 		},
@@ -67,9 +67,6 @@ func testFullDatabaseRecovers(t *testing.T, o Options) {
 		Clock:        clock,
 		Observer:     recoveries{new(site), again},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer e.Close(context.Background())
 	arithmetic, err := limiter.New(limiter.Params{Amount: 10, Window: time.Minute})
 	if err != nil {

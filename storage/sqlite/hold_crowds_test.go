@@ -105,7 +105,7 @@ func (h *heldCrowds) begin() {
 	if len(held) > 0 {
 		h.shared++
 	}
-	e, err := engine.New(engine.Options{
+	e := engine.New(engine.Options{
 		Open: func(ctx context.Context) (storage.Store, error) {
 			o := patientOptions(h.path)
 			o.NoJournal = !h.journal
@@ -114,9 +114,6 @@ func (h *heldCrowds) begin() {
 		Name:         namesOf,
 		StoreTimeout: 10 * time.Minute,
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	h.engines = append(h.engines, e)
 	<-e.Ready()
 	for _, p := range held {

@@ -52,7 +52,7 @@ func (p *Place) OpenStore(ctx context.Context) (storage.Store, error) {
 
 // NewEngine starts an engine. Options that it leaves open are filled in; those
 // of the engine have the engine's defaults.
-func (p *Place) NewEngine(o engine.Options) (*engine.Engine, error) {
+func (p *Place) NewEngine(o engine.Options) *engine.Engine {
 	o.Name = func(id storage.LimitID, key string, _ time.Duration, _ int64) (engine.Name, error) {
 		return engine.Name{Key: p.Name(id, key)}, nil
 	}

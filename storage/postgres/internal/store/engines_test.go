@@ -33,16 +33,13 @@ func TestEnginesShareALimit(t *testing.T) {
 	var group sync.WaitGroup
 	begin := make(chan struct{})
 	for range engines {
-		e, err := engine.New(engine.Options{
+		e := engine.New(engine.Options{
 			Open: opener(t, server, proxy.Port, o), StoreTimeout: time.Minute, Remote: true,
 			Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, _ error) {
 				copy(name.Key[:], key)
 				return name, nil
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		defer e.Close(context.Background())
 		<-e.Ready()
 		for range clients {

@@ -84,14 +84,11 @@ func TestFailover(t *testing.T) {
 
 func newEngine(t *testing.T, open storage.Opener) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Options{Open: open, StoreTimeout: patience, Remote: true,
+	e := engine.New(engine.Options{Open: open, StoreTimeout: patience, Remote: true,
 		Name: func(_ storage.LimitID, key string, _ time.Duration, _ int64) (name engine.Name, _ error) {
 			copy(name.Key[:], key)
 			return name, nil
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -99,10 +99,7 @@ func slotOf(t *testing.T, n *node) int64 {
 
 func newEngine(t *testing.T, o Options) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Options{Open: Opener(o), StoreTimeout: 20 * time.Second, Remote: true, Name: nameOf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := engine.New(engine.Options{Open: Opener(o), StoreTimeout: 20 * time.Second, Remote: true, Name: nameOf})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

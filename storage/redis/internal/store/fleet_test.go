@@ -31,11 +31,7 @@ func newFleetMachine(t *testing.T, server *testserver.RedisServer) *fleetMachine
 	t.Helper()
 	m := &fleetMachine{proxy: newProxy(t, server)}
 	o := at(m.proxy.Address())
-	var err error
-	m.Engine, err = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: nameOf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.Engine = engine.New(engine.Options{Open: Opener(o), StoreTimeout: 5 * time.Second, Name: nameOf})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
