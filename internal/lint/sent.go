@@ -159,14 +159,9 @@ func isOnlyTop(p *config.Place, z *config.Zone, path string) (below bool) {
 // likelyMethod returns what to write for a word that is no method: the one that it is a misspelling of, if there is one.
 func likelyMethod(word string) string {
 	for _, m := range methods[:common] {
-		if near := typo.Distance(strings.ToUpper(word), m); near <= 1 || near == 2 && len(word) == len(m) && sameLetters(word, m) {
+		if near := typo.Distance(strings.ToUpper(word), m); near <= 1 || near == 2 && len(word) == len(m) {
 			return m + " in the place of " + word
 		}
 	}
 	return "another method, or none for all"
-}
-
-func sameLetters(a, b string) bool {
-	sorted := func(word string) []byte { return slices.Sorted(slices.Values([]byte(strings.ToUpper(word)))) }
-	return slices.Equal(sorted(a), sorted(b))
 }

@@ -134,17 +134,19 @@ func (p *Place) Proxies() bool {
 
 // RunsPHP reports whether a later proxy runs the scripts of a site.
 func (p *Place) RunsPHP() bool {
-	return !each(p.after, func(n Node) bool {
-		h, ok := n.Module.(*reverseproxy.Handler)
-		return !ok || !bytes.Contains(h.TransportRaw, []byte("fastcgi"))
-	})
+	return p.asks(func(h *reverseproxy.Handler) bool { return bytes.Contains(h.TransportRaw, []byte("fastcgi")) })
 }
 
 // Asks reports whether a later proxy asks another server whether a request may pass, as forward_auth does.
 func (p *Place) Asks() bool {
+	return p.asks(func(h *reverseproxy.Handler) bool { return len(h.HandleResponse) > 0 && h.Rewrite != nil })
+}
+
+// asks reports whether a later proxy is one of a kind.
+func (p *Place) asks(isOne func(*reverseproxy.Handler) bool) bool {
 	return !each(p.after, func(n Node) bool {
 		h, ok := n.Module.(*reverseproxy.Handler)
-		return !ok || len(h.HandleResponse) == 0 || h.Rewrite == nil
+		return !ok || !isOne(h)
 	})
 }
 

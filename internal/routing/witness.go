@@ -202,8 +202,12 @@ func (all Witnessed) Elsewhere() bool {
 
 // Unmatched reports whether no witness that reaches the handler is one of the description there.
 func (all Witnessed) Unmatched() bool {
-	reaching := func(w way) bool { return w.reached && !w.unmatched }
-	return all.Reaches() && !slices.ContainsFunc(all, reaching)
+	return all.every(func(w way) bool { return w.unmatched })
+}
+
+// every reports whether witnesses reach the handler, and something holds on all ways to it.
+func (all Witnessed) every(holds func(way) bool) bool {
+	return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool { return w.reached && !holds(w) })
 }
 
 // Reaches reports whether a witness may reach the handler.
@@ -262,9 +266,7 @@ func (all Witnessed) Texts(name string) (texts []string) {
 
 // Removes reports whether a field of the request is removed on all ways to the target.
 func (all Witnessed) Removes(field string) bool {
-	return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool {
-		return w.reached && (!w.noted[field].surely || w.sent[field] != nil)
-	})
+	return all.every(func(w way) bool { return w.noted[field].surely && w.sent[field] == nil })
 }
 
 // MayCapture reports whether a matcher before the target, or one of the description, may have set placeholders of the
@@ -276,7 +278,7 @@ func (all Witnessed) MayCapture(name string) bool {
 
 // Through reports whether all ways to the handler lead through another one.
 func (all Witnessed) Through(module any) bool {
-	return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool { return w.reached && !slices.Contains(w.through, module) })
+	return all.every(func(w way) bool { return slices.Contains(w.through, module) })
 }
 
 // witness is a request that is on its way.
@@ -603,8 +605,7 @@ const (
 // Is reports whether a set of matchers is known to match a stranger's requests of a description, wherever they come from.
 func (p *Place) Is(r Requests, set caddy.ModuleMap) bool {
 	if set["vars"] != nil || set["header"] != nil { // handlers on the way may set them
-		all := p.witness(r, honest, set)
-		return all.Reaches() && !slices.ContainsFunc(all, func(w way) bool { return w.reached && !w.meets })
+		return p.witness(r, honest, set).every(func(w way) bool { return w.meets })
 	}
 	r.Hosts = p.hostsOf(r)
 	return !slices.ContainsFunc(r.onePath(false), func(one Requests) bool {
