@@ -58,7 +58,7 @@ var spelled = map[string][]string{"Upgrade": {"websocket"}, "X-Requested-With": 
 		"facebookexternalhit PetalBot Googlebot bingbot YandexBot Baiduspider AhrefsBot SemrushBot MJ12bot DotBot Applebot DuckDuckBot")}
 
 // ofForms are names of fields that forms of sign-ins send, and no query.
-var ofForms = strings.Fields("user username login email account password")
+var ofForms = strings.Fields("user username login log email account password pwd")
 
 // checkSent asks whether anybody sends what a matcher waits for.
 func checkSent(p *config.Place) (found []advice.Advice) {
