@@ -273,7 +273,7 @@ func (z *zoneCompiler) compileScope() error {
 	for _, v := range z.app.survey.Views {
 		for _, host := range v.Hosts {
 			if v.Server == server {
-				z.run.Sites[strings.ToLower(host)] = enforce.SiteLimits{}
+				z.run.Sites[enforce.HostKey(host)] = enforce.SiteLimits{}
 			}
 		}
 	}

@@ -194,7 +194,7 @@ func (z *Zone) keyText(e *Evaluation) string {
 		case ok:
 			return hostLabel(e.Http.Host, labels), nil
 		case slices.Contains(hostPlaceholders, name):
-			return hostKey(text), nil
+			return HostKey(text), nil
 		case strings.HasPrefix(name, headerField):
 			return httpfield.TrimSpace(text), nil
 		}
@@ -203,23 +203,23 @@ func (z *Zone) keyText(e *Evaluation) string {
 	return text
 }
 
-// hostKey returns the one spelling of a host: in lower case, without a port, and
-// without the dots of a rooted name.
-func hostKey(host string) string {
+// HostKey returns the one spelling of a host, of all those that Caddy's matchers find equal: in lower case, without a
+// port, brackets that don't belong to an address, and the dots of a rooted name.
+func HostKey(host string) string {
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return addr.String()
 	}
 	if strings.HasPrefix(host, "[") {
 		host, _, _ = strings.Cut(host[1:], "]")
-		return hostKey(host)
+		return HostKey(host)
 	}
 	host, _, _ = strings.Cut(host, ":")
-	return strings.ToLower(strings.TrimRight(host, "."))
+	return strings.ReplaceAll(strings.ToLower(strings.TrimRight(host, ".]")), "ſ", "s") // the only fold that ToLower leaves
 }
 
 // hostLabel returns the nth label of a host, counted from the right, or "".
 func hostLabel(host, nth string) string {
-	labels := strings.Split(hostKey(host), ".")
+	labels := strings.Split(HostKey(host), ".")
 	slices.Reverse(labels)
 	if n, err := strconv.Atoi(nth); err == nil && n >= 0 && n < len(labels) {
 		return labels[n]

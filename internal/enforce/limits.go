@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"net"
 	"strings"
 
 	"github.com/caddy-tally/caddy-tally/identity"
@@ -52,10 +51,7 @@ func (z *Zone) limitsOf(e *Evaluation) SiteLimits {
 
 // site returns the zone's site for a host, or "" if no site matches.
 func (z *Zone) site(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host = HostKey(host)
 	if _, ok := z.Sites[host]; ok {
 		return host
 	}

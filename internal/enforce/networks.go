@@ -2,11 +2,9 @@ package enforce
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/net/publicsuffix"
@@ -41,19 +39,14 @@ func mapDomain(repl *caddy.Replacer, r *http.Request) {
 		if name != DomainPlaceholder {
 			return nil, false
 		}
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		return registeredDomain(host), true
+		return registeredDomain(HostKey(r.Host)), true
 	})
 }
 
-// registeredDomain returns the registered domain of a host: the part of it that somebody has registered,
-// by the Public Suffix List. Of an address, or of a name that nobody can register, it is the host.
+// registeredDomain returns the registered domain of a host in its one spelling: the part of it that somebody has
+// registered, by the Public Suffix List. Of an address, or of a name that nobody can register, it is the host.
 func registeredDomain(host string) string {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+	if _, err := netip.ParseAddr(host); err == nil {
 		return host
 	}
 	if domain, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
