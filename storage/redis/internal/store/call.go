@@ -18,7 +18,7 @@ type call struct {
 	least  int64 // see storage.Store.Time
 	// request returns the keys and arguments of a call as of a time, and the earliest time at which
 	// they would be the same. Both times are 0 in upkeep.
-	request func(now int64) (r request, err error)
+	request func(now int64) request
 
 	open bool // a copy of the call may still take effect
 }

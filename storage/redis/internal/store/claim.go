@@ -48,10 +48,10 @@ func (c claims) decide(ctx context.Context, term *storage.Term, as call, clients
 	as.writes = as.writes && len(list) > 0
 	b := batch{names: names, claims: list, probe: !as.writes}
 	read := newReading(names, clients)
-	as.request = func(now int64) (request, error) {
+	as.request = func(now int64) request {
 		q := b.request(now, len(read.keys))
 		q.keys = append(q.keys, read.keys...)
-		return q, nil
+		return q
 	}
 	r, err := c.machine.inTerm(ctx, term, as)
 	if err != nil {

@@ -147,13 +147,11 @@ func (m *machine) doInTurn(ctx context.Context, c *call, ask func(context.Contex
 // read makes a call of upkeep that changes no counts. No other call waits for it.
 func (m *machine) read(ctx context.Context, c call) (r reply, err error) {
 	if err = m.take(ctx); err == nil {
-		keys, args, failed := m.packed(c, header{}, 0)
+		keys, args := m.packed(c, header{}, 0)
 		<-m.turn
-		if err = failed; err == nil {
-			within, cancel := context.WithTimeout(ctx, m.server.options.Timeout)
-			defer cancel()
-			r, err = m.server.send(within, c, keys, args)
-		}
+		within, cancel := context.WithTimeout(ctx, m.server.options.Timeout)
+		defer cancel()
+		r, err = m.server.send(within, c, keys, args)
 	}
 	if err == nil && r.status == "lost" {
 		if err = m.take(ctx); err == nil {
@@ -169,23 +167,17 @@ func (m *machine) read(ctx context.Context, c call) (r reply, err error) {
 }
 
 // packed returns the keys and arguments of a call as of a time.
-func (m *machine) packed(c call, h header, now int64) (keys, args []string, err error) {
-	q, err := c.request(now)
-	if err != nil {
-		return nil, nil, err
-	}
+func (m *machine) packed(c call, h header, now int64) (keys, args []string) {
+	q := c.request(now)
 	h.from = max(q.from, h.from, now-jump)
 	keys = append([]string{m.server.names.meta(), m.key}, q.keys...)
 	args = append([]string{m.header(h, c.writes)}, q.args...)
-	return keys, args, nil
+	return keys, args
 }
 
 // ask sends a call as of a time, and counts it if it was executed.
 func (m *machine) ask(ctx context.Context, c *call, h header, now int64) (r reply, err error) {
-	keys, args, err := m.packed(*c, h, now)
-	if err != nil {
-		return r, err
-	}
+	keys, args := m.packed(*c, h, now)
 	if r, err = m.server.send(ctx, *c, keys, args); err != nil {
 		return r, err
 	}

@@ -36,13 +36,13 @@ func (n news) ask(ctx context.Context, what string, seen storage.Seen) (heard st
 // look returns the call that asks for news. With "0" as dropBefore it also drops old notes of resets.
 func (n news) look(what string, seen storage.Seen, dropBefore string) call {
 	names := n.machine.server.names
-	return call{what: what, script: newsScript, request: func(int64) (request, error) {
+	return call{what: what, script: newsScript, request: func(int64) request {
 		return request{
 			keys: []string{names.resets(), names.changes(), names.resetIDs(), names.notes(), names.noteNumbers(),
 				names.processes()},
 			args: []string{strconv.FormatInt(seen.Resets, 10), strconv.FormatInt(seen.Changes, 10), dropBefore,
 				strconv.FormatInt(seen.Notes, 10)},
-		}, nil
+		}
 	}}
 }
 

@@ -23,7 +23,7 @@ func (n notes) PutNotes(ctx context.Context, list []storage.Note, replay bool) e
 	}
 	names := n.machine.server.names
 	r, err := n.machine.upkeep(ctx,
-		call{what: "notes", script: notesScript, writes: true, request: func(int64) (request, error) {
+		call{what: "notes", script: notesScript, writes: true, request: func(int64) request {
 			q := request{
 				keys: []string{names.notes(), names.noteNumbers(), names.noteEnds()},
 				args: []string{strconv.FormatInt(bit(replay), 10),
@@ -35,7 +35,7 @@ func (n notes) PutNotes(ctx context.Context, list []storage.Note, replay bool) e
 					strconv.FormatInt(note.Until, 10), strconv.FormatInt((note.Until+999_999)/1_000_000, 10),
 					string(note.Value))
 			}
-			return q, nil
+			return q
 		}})
 	if err == nil && r.status == "full" {
 		err = fmt.Errorf("redis: notes: %w", storage.ErrNotesFull)

@@ -43,8 +43,8 @@ func (read *reading) add(key storage.Key) {
 
 // call returns the call that reads the records.
 func (read *reading) call(what string) call {
-	return call{what: what, script: swapScript, request: func(int64) (request, error) {
-		return request{keys: append([]string{read.names.changes()}, read.keys...)}, nil
+	return call{what: what, script: swapScript, request: func(int64) request {
+		return request{keys: append([]string{read.names.changes()}, read.keys...)}
 	}}
 }
 
@@ -97,7 +97,7 @@ func (read *reading) commit(o storage.Offense) reputation.Record {
 
 // put returns the call that writes the changed records back, and notes the changes for other machines.
 func (read *reading) put(what string, note []storage.Client) call {
-	return call{what: what, script: swapScript, writes: true, request: func(now int64) (request, error) {
+	return call{what: what, script: swapScript, writes: true, request: func(now int64) request {
 		q := request{keys: append([]string{read.names.changes()}, read.keys...)}
 		for i, seen := range read.seen {
 			value, ttl := "=", int64(0)
@@ -109,7 +109,7 @@ func (read *reading) put(what string, note []storage.Client) call {
 		for _, client := range note {
 			q.args = append(q.args, string(client.Key[:])+string(client.Former[:]))
 		}
-		return q, nil
+		return q
 	}}
 }
 

@@ -18,14 +18,14 @@ type resets struct{ machine *machine }
 func (r resets) Reset(ctx context.Context, term *storage.Term, list []storage.Reset) error {
 	names := r.machine.server.names
 	reply, err := r.machine.inTerm(ctx, term,
-		call{what: "reset", script: resetScript, writes: true, request: func(now int64) (request, error) {
+		call{what: "reset", script: resetScript, writes: true, request: func(now int64) request {
 			q := request{keys: []string{names.resets(), names.resetIDs()}, args: []string{""}}
 			for i := range list {
 				keys := names.forgottenBy(&list[i])
 				q.keys = append(q.keys, keys...)
 				q.args = append(q.args, strconv.FormatInt(list[i].ID, 10), strconv.Itoa(len(keys)), noteOf(&list[i]))
 			}
-			return q, nil
+			return q
 		}})
 	if err != nil {
 		return err
