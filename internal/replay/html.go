@@ -3,9 +3,7 @@ package replay
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	_ "embed" // for the page
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -14,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-tally/caddy-tally/internal/page"
 	"github.com/caddy-tally/caddy-tally/internal/wording"
 )
 
@@ -39,8 +38,8 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 	}).Parse(strings.NewReplacer("STYLE", pageStyle, "SCRIPT", pageScript).Replace(pageText)))
 })
 
-// page is the data of the template.
-type page struct {
+// data is the data of the template.
+type data struct {
 	*Report
 	Policy   string // allows only the page's style and script
 	Headline string
@@ -50,22 +49,16 @@ type page struct {
 // limits.
 func (r *Report) WriteHTML(w io.Writer) error {
 	out := new(bytes.Buffer)
-	err := pageTemplate().Execute(out, page{
+	err := pageTemplate().Execute(out, data{
 		Report: r, Headline: r.headline(),
-		Policy: "default-src 'none'; img-src data:; style-src " + hashOf(pageStyle) + "; script-src " +
-			hashOf(pageScript) + "; base-uri 'none'; form-action 'none'",
+		Policy: "default-src 'none'; img-src data:; style-src " + page.Source(pageStyle) + "; script-src " +
+			page.Source(pageScript) + "; base-uri 'none'; form-action 'none'",
 	})
 	if err != nil {
 		return err
 	}
 	_, err = out.WriteTo(w)
 	return err
-}
-
-// hashOf returns the hash by which a policy allows a text.
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // headline returns the main result.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"strconv"
 	"time"
 
 	"github.com/caddy-tally/caddy-tally/internal/wording"
@@ -109,18 +108,10 @@ func RoundUp(f float64) int64 {
 	return math.MaxInt64
 }
 
-// windowText formats a duration as in a Caddyfile: 24h, 10m, 1m30s.
+// windowText formats a window as in a Caddyfile: 24h, 10m, 1m30s.
 func windowText(d time.Duration) string {
 	if d == limiter.Month {
 		return "month"
 	}
-	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
-		if d%unit.size == 0 && d > 0 {
-			return strconv.FormatInt(int64(d/unit.size), 10) + unit.name
-		}
-	}
-	return d.String()
+	return wording.Duration(d)
 }
