@@ -66,24 +66,8 @@ func (c *condition) isFolded(value string) bool {
 	if c.pieces == nil {
 		return equalFolded(c.value, value)
 	}
-	return inOrder(c.pieces, value) || isFolder(c.pieces, value)
-}
-
-// inOrder reports whether a text consists of some pieces, with any text between them.
-func inOrder(pieces []string, text string) bool {
-	last := len(pieces) - 1
-	if !hasFoldedPrefix(text, pieces[0]) {
-		return false
-	}
-	text = text[len(pieces[0]):]
-	for _, piece := range pieces[1:last] {
-		i := indexFolded(text, piece)
-		if i < 0 {
-			return false
-		}
-		text = text[i+len(piece):]
-	}
-	return len(text) >= len(pieces[last]) && equalFolded(pieces[last], text[len(text)-len(pieces[last]):])
+	p := pattern{pieces: c.pieces}
+	return p.globs(&spelling{text: value, file: -1}, 0, false) || isFolder(c.pieces, value)
 }
 
 // isFolder reports whether a text is the folder whose content the pieces describe: /wp/v2 for
