@@ -106,7 +106,7 @@ func (l *Listener) compile() (door *listener.Door, err error) {
 
 // networkOf parses an address or a network, and returns it as rules have it.
 func networkOf(text string) (netip.Prefix, error) {
-	network, err := routing.ParseNetwork(text)
+	network, err := caddyhttp.CIDRExpressionToPrefix(text)
 	return rules.NetworkOf(network).Network, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -124,14 +123,6 @@ func TrustedRanges(server *caddyhttp.Server) (ranges []string) {
 		ranges = append(ranges, list.Index(i).String())
 	}
 	return ranges
-}
-
-// ParseNetwork parses an address or a network, as Caddy does.
-func ParseNetwork(text string) (netip.Prefix, error) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
-	return netip.ParsePrefix(text)
 }
 
 // ServersWriter returns the place of the server's own writer among those around it, of which w is the outermost. It is

@@ -811,12 +811,12 @@ func (w *witness) strangers(name string, raw json.RawMessage) answer {
 		var m struct{ Ranges []string }
 		_ = json.Unmarshal(raw, &m)
 		for _, r := range m.Ranges {
-			network, err := ParseNetwork(r)
+			network, err := caddyhttp.CIDRExpressionToPrefix(r)
 			if err != nil {
 				continue
 			}
 			within := func(proxy string) bool { // all that come through it have its address
-				proxies, err := ParseNetwork(proxy)
+				proxies, err := caddyhttp.CIDRExpressionToPrefix(proxy)
 				return err == nil && proxies.Bits() >= network.Bits() && network.Contains(proxies.Addr())
 			}
 			if network.Contains(w.view.peer()) || name == "remote_ip" && slices.ContainsFunc(TrustedRanges(w.view.Server), within) {
