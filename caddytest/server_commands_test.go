@@ -310,10 +310,10 @@ func TestBansOfProxiesAndUnknownKeys(t *testing.T) {
 		}
 	}
 	servers {
-		trusted_proxies static 10.9.0.0/16 2001:db8:9::/48
+		trusted_proxies static 10.9.0.0/16 2001:db8:9::/48 172.18.0.2
 	}
 	`)+site("rate_limit {\nzone z {\nper api_key\ntiers\n}\n}\nrespond hello"))
-	for _, client := range []string{"10.9.0.7", "10.9.0.0/16", "10.8.0.0/13", "2001:db8:9::1"} {
+	for _, client := range []string{"10.9.0.7", "10.9.0.0/16", "10.8.0.0/13", "2001:db8:9::1", "172.18.0.2", "172.18.0.0/24"} {
 		s.wantCommand(t, 1, []string{"ban", client}, "is among the proxies that trusted_proxies names", "--force")
 	}
 	s.wantCommand(t, 0, []string{"ban", "10.10.0.0/16"}, "10.10.0.0/16 is banned")

@@ -154,7 +154,7 @@ func (cfg runningConfig) checkProxies(rule rules.Rule, force bool) error {
 	servers, _ := serversOn("") // without sites there are no proxies
 	for _, server := range servers {
 		for _, text := range routing.TrustedRanges(server) {
-			network, err := netip.ParsePrefix(text)
+			network, err := routing.ParseNetwork(text)
 			if about := rule.Target; err == nil && (cfg.isFrom(about, network.Addr()) ||
 				about.Kind == rules.Address && about.Network.Overlaps(network)) {
 				return operator.Errorf(http.StatusConflict, "client: %v is among the proxies that trusted_proxies names, as %v, and brings other visitors: if that is meant, ban it with --force, or tick the box on the page Bans", about, network)
