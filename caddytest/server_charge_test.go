@@ -138,7 +138,7 @@ func TestChargesOfApplications(t *testing.T) {
 
 	s.wantCommand(t, 0, []string{"charge", "mails", "--client", "key:44", "--units", "3", "--id", "x"}, "Charged 3 units to key:44.")
 	s.wantCommand(t, 0, []string{"charge", "mails", "--client", "key:44", "--units", "3", "--id", "x"}, "The id was used before: nothing has changed.")
-	s.wantCommand(t, 1, []string{"charge", "mails", "--client", "key:44", "--units", "8"}, "Nothing was charged to key:44: over_limit. The units are free in")
+	s.wantCommand(t, 1, []string{"charge", "mails", "--client", "key:44", "--units", "8"}, "Nothing was charged to key:44: over_limit by limit mails. The units are free in")
 	s.wantCommand(t, 0, []string{"charge", "mails", "--client", "key:44", "--units=-5", "--id", "y"}, "Gave back 3 units of key:44.")
 	s.wantCommand(t, 0, []string{"charge", "mails", "--client", "key:44", "--units=-5", "--id", "z"}, "Gave back nothing: no units that charges took from key:44 still count.")
 	if _, err := s.operator().Do(t.Context(), operator.Ban, operator.Command{Client: "key:44"}); err != nil {

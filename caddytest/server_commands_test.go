@@ -17,6 +17,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-tally/caddy-tally/identity/apikeys"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
 )
 
@@ -327,4 +328,48 @@ func TestBansOfProxiesAndUnknownKeys(t *testing.T) {
 	for _, command := range []string{"explain", "reset", "unban"} {
 		s.wantCommand(t, 1, []string{command, "api-key:nobody"}, "there is no API key of that name")
 	}
+	s.wantCommand(t, 1, []string{"charge", "z", "--client", "api-key:nobody"}, "there is no API key of that name")
+}
+
+// A name is told once, a key has the tier of its own or none, and a reference to a count of all clients together names
+// nobody, also right after the refusal.
+func TestHowClientsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, options("rate_limit {\ntier free {\nlimit 1/1h\n}\ntier paid {\nlimit 1/1h\n}\napi_keys {\nfile {$DIR}/keys\n}\n}")+
+		site(`
+	rate_limit {
+		zone api {
+			match /api
+			per api_key
+			tiers
+		}
+		zone crowd {
+			match /crowd
+			per everyone
+			limit 1/1h
+		}
+	}
+	handle_errors {
+		respond "{http.rate_limit.exceeded.id}"
+	}
+	respond hello`))
+	key, err := apikeys.New(filepath.Join(s.dir, "keys"), apikeys.Holder{Name: "acme", Tier: "paid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	refused := make(map[string]string)
+	for _, path := range []string{"/api", "/crowd"} {
+		s.get(path, "X-Api-Key: "+key)
+		refused[path] = "ref:" + s.get(path, "X-Api-Key: "+key).body
+	}
+	if out, _, status := s.rateLimitProcess("explain", refused["/api"]); status != 0 || strings.Contains(out, "\n  acme\n") {
+		t.Errorf("the name of a key is told twice:\n%s", out)
+	}
+	if out, _, status := s.rateLimitProcess("top", "api"); status != 0 || strings.Contains(out, "free") || !strings.Contains(out, "api-key:acme") {
+		t.Errorf("a key has the tier of others:\n%s", out)
+	}
+	s.wantCommand(t, 1, []string{"allow", refused["/crowd"]}, "counts clients together")
+	s.wantCommand(t, 0, []string{"allow", refused["/api"]}, "api-key:acme")
+	s.wantCommand(t, 1, []string{"key", "new", "acme", "free", "--file", filepath.Join(s.dir, "keys")}, "caddy rate-limit key tier acme free changes it")
 }

@@ -198,13 +198,14 @@ func TestRedisPasswordIsReadAnew(t *testing.T) {
 func TestRedisWantsOneSecret(t *testing.T) {
 	t.Parallel()
 	redis := newRedis(t)
-	startFleet(t, redis, 1, onRedis("limit 3/1h"))
+	startFleet(t, redis, 1, onRedis("limit 3/1h"))[0].wantCommand(t, 0, []string{"status"}, "0 bans and 0 allowances in the store")
 	other := newServer(t, onRedis("limit 3/1h"), "REDIS="+redis.Address(), "REDIS_PASSWORD="+redisPassword)
 	other.writeSecret(strings.Repeat("another secret ", 3))
 	other.start()
 	if h := other.health(); !h.Degraded || !strings.Contains(h.Reason, "copy theirs to this one") {
 		t.Errorf("health is %+v", h)
 	}
+	other.wantCommand(t, 0, []string{"status"}, "Those in the store, for all machines, are not known.")
 
 	bare := newServer(t, strings.Replace(onRedis("limit 3/1h"), "secret_file {$DIR}/secret", "", 1), "REDIS=127.0.0.1:1", "REDIS_PASSWORD="+redisPassword)
 	out, err := bare.run("validate", "--config", bare.config)

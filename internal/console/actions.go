@@ -247,10 +247,14 @@ endpoint, if they are free. Units below 0 give back what charges have taken.
 		if err != nil {
 			return err
 		}
-		refused := fmt.Sprintf("Nothing was charged to %s: %s.", done.Client, done.Outcome)
+		refused := fmt.Sprintf("Nothing was charged to %s: %s", done.Client, done.Outcome)
 		if o.Units < 0 {
-			refused = fmt.Sprintf("Nothing was given back of %s: %s.", done.Client, done.Outcome)
+			refused = fmt.Sprintf("Nothing was given back of %s: %s", done.Client, done.Outcome)
 		}
+		if done.Limit != "" {
+			refused += " by limit " + done.Limit
+		}
+		refused += "."
 		if done.Retry > 0 {
 			refused += " The units are free in " + wording.Wait(done.Retry.Duration()) + "."
 		}

@@ -79,7 +79,7 @@ func question(client, target string, headers []string) (q operator.Question, err
 func (s *session) showExplanation(e operator.Explanation) {
 	// in one line, to be pasted
 	fmt.Fprintln(s.out, wording.Bold.In(printable(pasted(cmp.Or(e.Client, e.Text))), s.look))
-	if e.Text != "" && e.Text != e.Client {
+	if e.Text != "" && e.Text != e.Client && !strings.HasSuffix(e.Client, ":"+e.Text) { // as in api-key:acme
 		s.fact("", e.Text)
 	}
 	if e.Tag != "" {

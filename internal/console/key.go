@@ -70,6 +70,12 @@ func (k *keyPlace) String() string {
 // add makes a key and returns it. A store gets only its hash.
 func (k *keyPlace) add(ctx context.Context, client apikeys.Holder) (string, error) {
 	if !k.shared {
+		listed, _ := k.ListFile(k.path) // making the key reports any error
+		for _, other := range listed {
+			if other.Name == client.Name && other.Tier != client.Tier {
+				return "", fmt.Errorf("%s has the tier %s already, got %s: a name has one; caddy rate-limit key tier %s %s changes it", client.Name, other.Tier, client.Tier, client.Name, client.Tier)
+			}
+		}
 		key, err := apikeys.New(k.path, client)
 		if err == nil {
 			// without a running Caddy there is no audit

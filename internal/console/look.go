@@ -61,6 +61,8 @@ func (s *session) showStatus(status operator.Status) {
 		s.printf("Rules: %s in %s.", countRules(r.RuleCounts), printable(r.Path))
 		if r.Store != nil {
 			s.printf("       %s in the store, for all machines.", countRules(*r.Store))
+		} else if slices.ContainsFunc(status.Stores, func(o operator.Store) bool { return o.Network != nil }) {
+			s.printf("       Those in the store, for all machines, are not known.")
 		}
 	}
 	if c := status.Conduct; c != nil {
@@ -70,7 +72,8 @@ func (s *session) showStatus(status operator.Status) {
 		s.showBlockList(list)
 	}
 	if c := status.Challenges; c.Shown > 0 {
-		s.printf("Of %s since the start, %d were solved, %d wrongly, and %d not (yet).", wording.Counted(int(c.Shown), "challenge"), c.Solved, c.Wrong, c.GivenUp)
+		s.printf("%s since the start: %s solved, %s wrongly, and %s not (yet).", wording.Counted(int(c.Shown), "challenge"),
+			wording.Number(c.Solved), wording.Number(c.Wrong), wording.Number(c.GivenUp))
 	}
 	if !status.History {
 		s.printf("History is not kept.")

@@ -129,7 +129,7 @@ type RulesFile struct {
 	Path string `json:"path"`
 	RuleCounts
 	Trouble *FileTrouble `json:"trouble,omitempty"`
-	// those for all machines with the same store; nil unless machines share it
+	// those for all machines with the same store; nil unless machines share it and this one has read it
 	Store *RuleCounts `json:"store,omitempty"`
 	Lists []BlockList `json:"lists,omitempty"` // that others publish
 }

@@ -189,6 +189,9 @@ func (sub *subject) charges(c operator.Charge) (charges enforce.Charges, err err
 			}
 		}
 	}
+	if len(charges.Debits) == 0 && sub.Kind == operator.APIKey && sub.keyTier() == "" {
+		return charges, operator.Errorf(http.StatusConflict, "client: %s%s", sub, sub.unknownHint())
+	}
 	if len(charges.Debits) == 0 {
 		return charges, operator.Errorf(http.StatusConflict, "zone: %s has no limit of units for %s: places of concurrent requests, limits in shadow and connections can't be charged", c.Zone, sub)
 	}

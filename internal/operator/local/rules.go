@@ -199,7 +199,7 @@ func (cfg runningConfig) exceptionsTo(s rules.Rule) (notes []string) {
 		return nil
 	}
 	if n := cfg.Stated.Now().Exceptions(s, time.Now()); n > 0 {
-		notes = append(notes, fmt.Sprintf("it doesn't hold where narrower rules do: there are %d", n))
+		notes = append(notes, "it doesn't hold where narrower rules do: "+wording.Counted(n, "rule"))
 	}
 	return notes
 }
@@ -218,6 +218,9 @@ func (sub *subject) ruleTarget() (rules.Target, error) {
 	if sub.Referred != nil {
 		x := explainer{subject: sub, Now: time.Now()}
 		x.explainReference()
+		if sub.Referred != nil && sub.Referred.Key != "" {
+			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the limit that refused counts clients together, so the reference names none of them: ask for the address, and name the client by it")
+		}
 		if sub.Referred != nil {
 			return rules.Target{}, operator.Errorf(http.StatusNotFound, "client: the reference is of a client that memory doesn't hold any more: name it by its address, api-key:NAME or key:TEXT")
 		}

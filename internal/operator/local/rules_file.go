@@ -64,7 +64,7 @@ func (cfg runningConfig) describeRules() operator.RulesFile {
 	}
 	file := operator.RulesFile{Path: path, RuleCounts: count(cfg.Rules.Value()),
 		Trouble: instance.TroubleOf(path, cfg.Rules.Trouble())}
-	if inst := cfg.Instance.Load(); inst != nil && cfg.SharesRules() {
+	if inst := cfg.Instance.Load(); inst != nil && cfg.SharesRules() && inst.Shared.Keys.Load() != nil { // it was read
 		file.Store = new(count(inst.Shared.Set.Load()))
 	}
 	for _, list := range cfg.BlockLists {

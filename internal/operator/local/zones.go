@@ -175,14 +175,15 @@ func penaltyIn(limits []tierLimit) *engine.Penalty {
 	return nil
 }
 
-// applied returns the limit that was applied to a key. If none was, because it was reduced for the
-// client, it returns the first one, without a tier unless all limits have that tier.
+// applied returns the limit that was applied to a key. If none was, because it was changed for the client, it returns
+// the first one. It has no tier if limits of several tiers are alike.
 func applied(limits []tierLimit, last *engine.Limit) tierLimit {
-	first := limits[0]
-	for _, l := range limits {
-		if l.Limit.Rate == last.Rate {
-			return l
-		}
+	alike := slices.DeleteFunc(slices.Clone(limits), func(l tierLimit) bool { return l.Rate != last.Rate })
+	if len(alike) == 0 {
+		alike = limits
+	}
+	first := alike[0]
+	for _, l := range alike {
 		if l.tier != first.tier {
 			first.tier = ""
 		}
@@ -237,9 +238,10 @@ func (r running) Keys(_ context.Context, q operator.KeysQuery) ([]operator.Key, 
 	list, now := []operator.Key{}, time.Now()
 	for _, k := range inst.Engine.Keys(wanted) {
 		limits := limits[k.Limit.ID]
-		listed := listedKey(k, applied(limits, k.Limit), now)
+		limit := applied(limits, k.Limit)
+		listed := listedKey(k, limit, now)
 		listed.Tag = inst.Names.Tag(k.Key)
-		if listed.Tier != limits[0].tier && listed.Tier == "" { // it isn't known which tier's
+		if limit.tier != limits[0].tier && limit.tier == "" && limit.Rate != k.Limit.Rate { // it isn't known which tier's
 			listed.Units = ""
 		}
 		list = append(list, listed)
