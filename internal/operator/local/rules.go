@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
 	"github.com/caddy-tally/caddy-tally/internal/operator"
@@ -154,7 +156,7 @@ func (cfg runningConfig) checkProxies(rule rules.Rule, force bool) error {
 	servers, _ := serversOn("") // without sites there are no proxies
 	for _, server := range servers {
 		for _, text := range routing.TrustedRanges(server) {
-			network, err := routing.ParseNetwork(text)
+			network, err := caddyhttp.CIDRExpressionToPrefix(text)
 			if about := rule.Target; err == nil && (cfg.isFrom(about, network.Addr()) ||
 				about.Kind == rules.Address && about.Network.Overlaps(network)) {
 				return operator.Errorf(http.StatusConflict, "client: %v is among the proxies that trusted_proxies names, as %v, and brings other visitors: if that is meant, ban it with --force, or tick the box on the page Bans", about, network)
