@@ -76,12 +76,10 @@ var lists = caddy.NewUsagePool()
 // writes nothing: see [List.Run]. [List.Release] gives it up. A file that is no list is an error,
 // unless without is set: then the list bans nobody until the file is right.
 func Acquire(o Options, without bool) (*List, error) {
-	value, _, err := lists.LoadOrNew(o, func() (caddy.Destructor, error) { return open(o), nil })
-	if err != nil {
-		return nil, err
-	}
+	value, _, _ := lists.LoadOrNew(o, func() (caddy.Destructor, error) { return open(o), nil }) // returns no error
 	l := value.(*List)
-	if err = l.broken(); err == nil {
+	err := l.broken()
+	if err == nil {
 		return l, nil
 	}
 	if !without {

@@ -36,10 +36,13 @@ func (cfg *Config) OpenOnceStarted(ctx caddy.Context) error {
 type startedHandler struct{ config *Config }
 
 // Handle implements caddyevents.Handler.
-func (s startedHandler) Handle(context.Context, caddy.Event) error { return s.config.Started() }
+func (s startedHandler) Handle(context.Context, caddy.Event) error {
+	s.config.Started()
+	return nil
+}
 
 // Started opens the store: the whole config runs, so it can't be rejected any more.
-func (cfg *Config) Started() error {
+func (cfg *Config) Started() {
 	cfg.inheritLoad()
 	for _, z := range cfg.AllZones {
 		if c := z.Concurrency; c != nil {
@@ -47,12 +50,12 @@ func (cfg *Config) Started() error {
 		}
 	}
 	if !cfg.Zones {
-		return nil
+		return
 	}
 	inst := cfg.open()
 	cfg.Settle()
 	if inst == nil {
-		return nil
+		return
 	}
 	if err := inst.Change(cfg.Settings, cfg.Store, cfg.Region); err != nil {
 		cfg.Log.Error("the rate limiter keeps its former options", zap.Error(err))
@@ -76,7 +79,6 @@ func (cfg *Config) Started() error {
 	inst.Names.CheckSecret(cfg.Log)
 	inst.WarnOfChangedLimits(cfg.kindsOfLimits(), cfg.Log)
 	cfg.noteReload(inst)
-	return nil
 }
 
 // noteReload writes an audit entry when the configuration replaces another one. If that fails,
