@@ -109,6 +109,9 @@ func testBansInAnOutage(t *testing.T, redis *testserver.RedisServer, fleet []*se
 	for _, s := range fleet { // one of which has been reloaded meanwhile
 		s.wantCommand(t, 0, words("audit --client 192.0.2.3"), "unban", "outage")
 	}
+	if out, _, _ := fleet[0].rateLimit("audit", "--client", "192.0.2.2"); strings.Contains(out, "unban") {
+		t.Errorf("the audit has an act that changed nothing:\n%s", out)
+	}
 	late := newServer(t, onRedis("limit 1000/1h"), "REDIS="+redis.Address(), "REDIS_PASSWORD="+redisPassword)
 	late.writeSecret(strings.Repeat("one secret for all ", 3))
 	late.start()

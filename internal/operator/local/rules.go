@@ -345,9 +345,16 @@ func (sub *subject) unstate(ctx context.Context, action rules.Action, about rule
 	if len(inFile) == 0 && inStore == 0 {
 		return 0, nil
 	}
-	late, err := sub.Instance.Audit.WriteSoon(ctx, sub.entry(act, o))
-	if err != nil || inStore > 0 && late {
-		return 0, sub.Config.ruleError(cmp.Or(err, errStoreAway))
+	switch entry := sub.entry(act, o); {
+	case inStore == 0:
+		_, err = sub.Instance.Audit.WriteSoon(ctx, entry)
+	case sub.Instance.Engine.Degraded():
+		err = errStoreAway
+	default: // an entry that came later would tell of an act that failed
+		err = sub.Instance.Audit.Write(ctx, entry)
+	}
+	if err != nil {
+		return 0, sub.Config.ruleError(err)
 	}
 	shared, err := sub.Instance.Shared.Drop(ctx, action, about)
 	if err != nil {
