@@ -49,6 +49,7 @@ func (d *draft) findCrowds(ctx context.Context, open func() (*accesslog.Merger, 
 	if err := d.use(session); err != nil {
 		return err
 	}
+	notes, before := d.notes, d.before
 	d.settle(d.sites)
 	asked := make(map[string]map[int]int64)
 	if err := d.replay(ctx, open, func(l *replay.Limit, r *accesslog.Record, _ int64) {
@@ -63,6 +64,7 @@ func (d *draft) findCrowds(ctx context.Context, open func() (*accesslog.Merger, 
 		s.keepCrowds(asked, d.people)
 	}
 	if zonesOf(d.sites) == 0 {
+		d.notes, d.before = notes, before // without what was about sessions
 		return d.use(d.old)
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestNobodyIsACrowdAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, people := range []int{60, 0}[:proof.Sample(1, 2)] {
 				folder := t.TempDir()
-				file := write(t, filepath.Join(folder, "Caddyfile"), app)
+				file := write(t, filepath.Join(folder, "Caddyfile"), strings.Replace(app, "git.example.com", "http://git.example.com", 1))
 				l := newLog(3)
 				l.people("git.example.com", people, []string{"/alice/tool", "/assets/%d.css"}, "/user/login")
 				l.comeAsCrowd("git.example.com", 500, from, crowds["a forge"].pages...)
