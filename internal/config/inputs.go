@@ -77,10 +77,7 @@ func (p *Place) isChosen(name string) bool {
 	if _, every := stranger.Set(noted); isField && !every && p.Authenticates() == "" { // of users, allow asks for what authenticates them
 		return true
 	}
-	liar := p.WitnessLiar(routing.Requests{}, func(set caddy.ModuleMap) bool {
-		in := p.Inputs(set)
-		return in.Written != "" && !in.Others && in.Secret == ""
-	})
+	liar := p.WitnessLiar(routing.Requests{}, p.IsWritten)
 	honest := stranger.Texts(noted)
 	return stranger.Reaches() && slices.ContainsFunc(liar.Texts(noted), func(text string) bool { return !slices.Contains(honest, text) })
 }
@@ -135,6 +132,12 @@ func (p *Place) Inputs(set caddy.ModuleMap) (in Inputs) {
 		p.addInputs(&in, name, set[name])
 	}
 	return in
+}
+
+// IsWritten reports whether clients choose by what they write whether a matcher set matches at this place.
+func (p *Place) IsWritten(set caddy.ModuleMap) bool {
+	in := p.Inputs(set)
+	return in.Written != "" && !in.Others && in.Secret == ""
 }
 
 func (p *Place) addInputs(in *Inputs, name string, raw json.RawMessage) {

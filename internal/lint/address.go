@@ -75,7 +75,7 @@ func signOfProxy(s *config.Survey, v *routing.View) (sign, at string) {
 			if other == v {
 				continue
 			}
-			for _, u := range upstreams(p) {
+			for _, u := range upstreams(p.Module) {
 				host, port, _ := net.SplitHostPort(u.Dial)
 				ip, _ := netip.ParseAddr(host)
 				here := func(at string) bool {

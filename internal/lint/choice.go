@@ -52,7 +52,7 @@ func checkChoice(s *config.Survey) (found []advice.Advice) {
 			case option != "exempt":
 				continue
 			}
-			if in := p.Inputs(set); in.Written != "" && !in.Others && in.Secret == "" && !isSetField(p, in.Written) &&
+			if in := p.Inputs(set); p.IsWritten(set) && !isSetField(p, in.Written) &&
 				!(option == "exempt" && isSignedWebhook(set)) {
 				found = append(found,
 					o.Advice(fmt.Sprintf("%s: {%s} is what the client writes: whoever sends it is not limited", option,

@@ -9,10 +9,12 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/caddy-tally/caddy-tally/internal/advice"
 	"github.com/caddy-tally/caddy-tally/internal/bodyfield"
@@ -55,6 +57,9 @@ func limitsOf(s *config.Survey, z *config.Zone) []config.Limit {
 // the cost of a path.
 func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 	for _, c := range z.When {
+		if c.CPU > 0 && c.CPU < 10 {
+			return []advice.Advice{z.Advice(fmt.Sprintf("when: the processors are busy for more than %d%% of nearly every second", c.CPU), "when cpu over 80% in the place of when cpu over "+strconv.Itoa(c.CPU)+"%")}
+		}
 		if time.Duration(c.SlowerThan) >= time.Minute {
 			return []advice.Advice{z.Advice(fmt.Sprintf("when: no upstream takes %v to begin an answer, so that the zone never applies", time.Duration(c.SlowerThan)), "when upstream slower than 500ms")}
 		}
@@ -95,7 +100,7 @@ func checkMeasure(z *config.Zone, limits []config.Limit) []advice.Advice {
 const (
 	manyRequests = 1_000_000 // only bytes reach that
 	leastUpload  = 100_000   // bytes
-	leastAnswer  = 1000      // tokens
+	leastAnswer  = 4000      // tokens
 )
 
 // isLength reports whether a cost is the size of a body, as the client says.
@@ -108,6 +113,8 @@ func checkAddressing(s *config.Survey, p *config.Place, z *config.Zone, limits [
 	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
 	case z.Scope == config.ScopeSite && p.Site == "" && !p.Anywhere && !isShared(s, p):
 		return []advice.Advice{z.Advice("scope: this site has no host, so that all hosts that come to it have one count", "per key \"{client_ip} {http.request.host}\" in the place of scope site")}
+	case z.Scope == config.ScopeSite && strings.HasPrefix(p.Site, "*.") && z.Per == enforce.PerEveryone:
+		return []advice.Advice{z.Advice("scope: "+p.Site+" is one site, so that all its hosts have one count", "per key {http.request.host} in the place of per everyone")}
 	case len(z.MatcherSetsRaw) == 0 && slices.ContainsFunc(routing.PlaceholderNames(z.Key+z.Tier), bodyfield.IsField):
 		return []advice.Advice{z.Advice("key: requests whose body is of another kind than the field's are refused with 415, on the whole site", "match POST /login beside it, with the paths that have the field")}
 	case z.Tiers && (z.Per == enforce.PerIP || z.Per == config.PerNetwork) && slices.ContainsFunc(limits, isQuota):
@@ -238,11 +245,16 @@ func checkShared(s *config.Survey, p *config.Place, z *config.Zone) []advice.Adv
 	for _, set := range z.MatcherSetsRaw {
 		all = append(all, routing.NewRequests(set))
 	}
-	if all = append(all, routing.Requests{})[:max(len(all), 1)]; elsewhere || len(routing.PlaceholderNames(key)) == 0 || !p.Shares(key, all) {
+	tenants, isWildcard := strings.CutPrefix(p.Site, "*.") // they have one registered domain, unless it is a suffix of many
+	_, err := publicsuffix.EffectiveTLDPlusOne(tenants)
+	isOne := z.Per == "domain" && isWildcard && !strings.Contains(tenants, " ") && err == nil
+	if all = append(all, routing.Requests{})[:max(len(all), 1)]; elsewhere || len(routing.PlaceholderNames(key)) == 0 || !isOne && !p.Shares(key, all) {
 		return nil
 	}
 	what, fix := "key: "+key, "per ip; or per everyone, if that is meant"
-	if z.Per == "domain" {
+	if isOne {
+		what, fix = "per domain: the registered domain", "per key {http.request.host} in the place of per domain"
+	} else if z.Per == "domain" {
 		what, fix = "per domain: the host of the site", "per ip; or per asn, which is the network of a provider; or per everyone"
 	} else if names := routing.PlaceholderNames(key); len(names) == 1 && strings.HasPrefix(names[0], "http.request.host.labels.") && strings.HasPrefix(p.Site, "*.") && !strings.Contains(p.Site, " ") {
 		fix = fmt.Sprintf("per key {http.request.host.labels.%d}; labels are counted from the right", strings.Count(p.Site, "."))
@@ -474,6 +486,18 @@ func checkEverything(p *config.Place) (found []advice.Advice) {
 	if p.RunsPHP() {
 		visited = append(visited, "/index.php")
 	}
+	for _, q := range p.View.Places { // paths of routes that lead to pages
+		if by := q.Answers(); q.Site != p.Site || by != "reverse_proxy" && by != "file_server" {
+			continue
+		}
+		for _, route := range q.Around {
+			for _, r := range route {
+				for _, path := range r.Paths {
+					visited = append(visited, strings.ReplaceAll(path, "*", "index"))
+				}
+			}
+		}
+	}
 	for _, o := range p.Sets() {
 		meets := func(path string, set caddy.ModuleMap) bool {
 			return p.Is(routing.Requests{Methods: []string{"GET"}, Paths: []string{path}}, set)
@@ -483,7 +507,7 @@ func checkEverything(p *config.Place) (found []advice.Advice) {
 		case o.Option == "trap" && p.Is(routing.Requests{}, o.ModuleMap):
 			found = append(found, o.Advice("trap: every request is one into the trap, also those of all visitors", unvisited))
 		case o.Option == "trap" && i >= 0:
-			found = append(found, o.Advice(fmt.Sprintf("trap: every visitor, browser or search engine asks for %s, and is caught", visited[i]), unvisited))
+			found = append(found, o.Advice(fmt.Sprintf("trap: visitors, their browsers or search engines ask for %s, and are caught", visited[i]), unvisited))
 		case o.Option == "exempt" && o.ModuleMap["file"] != nil && !strings.Contains(string(o.ModuleMap["file"]), `"root"`) && p.RunsPHP():
 			others := maps.Clone(o.ModuleMap)
 			if delete(others, "file"); meets("/wp-login.php", others) {

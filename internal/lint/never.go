@@ -44,6 +44,9 @@ func checkBan(ban *config.Ban, advise func(problem, fix string) advice.Advice, l
 // isQuota reports whether a limit is one that customers know.
 func isQuota(l config.Limit) bool { return time.Duration(l.Window) >= 7*24*time.Hour }
 
+// guessable matches secrets that are in documents and lists of passwords.
+var guessable = regexp.MustCompile(`(?i)change.?me|passw(or)?d|secret|example|replace.?me|qwertz?y?|(0123|1234)5678|abcdefgh`)
+
 // checkApp finds global options that help nobody.
 func checkApp(s *config.Survey) (found []advice.Advice) {
 	a := s.App
@@ -90,6 +93,11 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	}), "trap: a visit costs points only, which have no effect with reputation off", "trap ban 1h before its paths; or leave out reputation off")
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
 		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "deny in the place of default "+k.DefaultTier+"; or a tier with a limit: service_header in the tier is for your own programs")
+	}
+	if i := slices.IndexFunc(a.Tiers, func(t *config.Tier) bool {
+		return t.ServiceHeader != nil && guessable.MatchString(t.ServiceHeader.Secret)
+	}); i >= 0 {
+		give(true, fmt.Sprintf("tier %s: service_header: its secret is one of those that are tried first", a.Tiers[i].Name), "{env.SERVICE_TOKEN} in the place of "+a.Tiers[i].ServiceHeader.Secret+"; with what openssl rand -hex 32 prints in the environment")
 	}
 	give(a.Pressure != nil && a.Pressure.Fingerprints > 0 && a.Pressure.Fingerprints < household, "pressure: a family or an office has more browsers than that, and each of its members then has half of the limits", "fingerprints 20")
 	give(a.Session != nil && a.Session.MaxPerPrefix > 0 && a.Session.MaxPerPrefix < household, "session: max_sessions_per_prefix: a family or an office has more browsers than that, and no further one gets a session within an hour", "max_sessions_per_prefix 100")

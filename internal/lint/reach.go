@@ -54,7 +54,7 @@ func checkReach(s *config.Survey) (found []advice.Advice) {
 		default:
 			found = append(found, checkSent(p)...)
 			for _, z := range p.Zones {
-				found = append(found, checkZoneReach(p, z, all)...)
+				found = slices.Concat(found, checkZoneReach(p, z, all), checkPassedBy(p, z))
 			}
 			found = append(found, checkOptionReach(p, isShared(s, p))...)
 			if name := p.ReadsEarly(enforce.OurPlaceholders); name != "" && !bodyfield.IsField(name) {
@@ -139,6 +139,41 @@ func checkZoneReach(p *config.Place, z *config.Zone, all routing.Witnessed) []ad
 	case len(r) == 0 && len(z.When) == 0 && all.Passed() != "":
 		return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s: reverse_proxy before it answers them",
 			all.Passed()), firstInRoute)}
+	}
+	return nil
+}
+
+// checkPassedBy finds requests for the paths of a zone that come to the same upstream without it: with fields for which
+// another route asks, or in a spelling that another route takes.
+func checkPassedBy(p *config.Place, z *config.Zone) []advice.Advice {
+	all := make([]routing.Requests, 0, len(z.MatcherSetsRaw)+1)
+	for _, set := range z.MatcherSetsRaw {
+		all = append(all, routing.NewRequests(set))
+	}
+	if len(p.Around) > 0 && len(all) == 0 {
+		all = append(all, p.Around[len(p.Around)-1]...)
+	}
+	for _, r := range all {
+		honest := p.WitnessStranger(r)
+		if !honest.Reaches() || len(honest.Answerers(false)) > 0 || r.Paths == nil {
+			continue
+		}
+		passes := func(ways routing.Witnessed) bool {
+			return slices.ContainsFunc(ways.Answerers(false), func(past any) bool {
+				return slices.ContainsFunc(honest.Answerers(true), func(behind any) bool {
+					return upstreams(past) != nil && routing.SameJSON(upstreams(past), upstreams(behind))
+				})
+			})
+		}
+		if passes(p.WitnessLiar(r, p.IsWritten)) {
+			return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s of a client that sends what another route asks for, which leads to the same upstream", r), "a path beside the field in the matcher of that route; or rate_limit above both, in a route block")}
+		}
+		for _, path := range r.Paths {
+			other := r
+			if other.Paths = []string{path + "/"}; !strings.ContainsAny(path, "*{") && !strings.HasSuffix(path, "/") && passes(p.WitnessStranger(other)) {
+				return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s/, which another route leads to the same upstream, and which it may take for %[1]s", path), "rate_limit above both, in a route block or outside of handle")}
+			}
+		}
 	}
 	return nil
 }
@@ -372,8 +407,8 @@ func checkObedience(s *config.Survey) []advice.Advice {
 }
 
 // upstreams returns those of a proxy, unless it asks as forward_auth does.
-func upstreams(p *routing.Place) reverseproxy.UpstreamPool {
-	if h, ok := p.Module.(*reverseproxy.Handler); ok && len(h.HandleResponse) == 0 {
+func upstreams(handler any) reverseproxy.UpstreamPool {
+	if h, ok := handler.(*reverseproxy.Handler); ok && len(h.HandleResponse) == 0 {
 		return h.Upstreams
 	}
 	return nil
@@ -390,12 +425,12 @@ func checkTwins(s *config.Survey) []advice.Advice {
 		for _, v := range s.Views {
 			for _, q := range v.Places {
 				same := func(own *routing.Place) bool {
-					return own.Site == p.Site && routing.SameJSON(upstreams(own), upstreams(q))
+					return own.Site == p.Site && routing.SameJSON(upstreams(own.Module), upstreams(q.Module))
 				}
 				limited := func(other *config.Place) bool {
 					return other.View == v && other.Handler != nil && (other.Site == q.Site || other.Site == "")
 				}
-				if len(p.Zones) > 0 && p.Site != "" && name(q.Site) == name(p.Site) && usual(v) && upstreams(q) != nil && isUnmatched(q) && slices.ContainsFunc(p.View.Places, same) && !slices.ContainsFunc(s.Places, limited) {
+				if len(p.Zones) > 0 && p.Site != "" && name(q.Site) == name(p.Site) && usual(v) && upstreams(q.Module) != nil && isUnmatched(q) && slices.ContainsFunc(p.View.Places, same) && !slices.ContainsFunc(s.Places, limited) {
 					return []advice.Advice{p.Handler.Advice(fmt.Sprintf("the same pages are at %s of %s, where nothing limits them", q.Site, strings.Join(v.Server.Listen, " ")), "redir there, to this site; or both names before one block")}
 				}
 			}

@@ -38,6 +38,7 @@ type way struct {
 	excluded    bool     // by a matcher of a route around the target
 	by          string   // the handler that answers in the end, or ""
 	refuses     bool     // it answers with an error
+	answerer    any      // its module
 	named       bool     // a route behind the target is for paths of its own
 	taken       Requests // of the first route with paths that took the witness before the target
 	isDirective bool     // it has one handler with a matcher, and no block
@@ -203,6 +204,16 @@ func (all Witnessed) Elsewhere() bool {
 // Unmatched reports whether no witness that reaches the handler is one of the description there.
 func (all Witnessed) Unmatched() bool {
 	return all.every(func(w way) bool { return w.unmatched })
+}
+
+// Answerers returns the modules of the handlers that answer witnesses which have reached the target, or haven't.
+func (all Witnessed) Answerers(reached bool) (modules []any) {
+	for _, w := range all {
+		if w.reached == reached && w.answerer != nil {
+			modules = append(modules, w.answerer)
+		}
+	}
+	return modules
 }
 
 // every reports whether witnesses reach the handler, and something holds on all ways to it.
@@ -505,7 +516,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 	default:
 		return true
 	}
-	w.by, w.refuses = cmp.Or(n.Answers(), n.Name), w.refusedBy(n)
+	w.by, w.refuses, w.answerer = cmp.Or(n.Answers(), n.Name), w.refusedBy(n), n.Module
 	return false
 }
 
