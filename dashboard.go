@@ -205,6 +205,9 @@ func (dash *Dashboard) permits(r *http.Request) error {
 	case !matches && matcher.IsClaimed(r):
 		return caddyhttp.Error(http.StatusForbidden,
 			errors.New("rate_limit_dashboard: the client may have written its address itself, so allow doesn't let it in: write "+enforce.StrictProxies))
+	case !matches && matcher.IsRelayed(r):
+		return caddyhttp.Error(http.StatusForbidden,
+			errors.New("rate_limit_dashboard: the address is that of a proxy, for another one in X-Forwarded-For, so allow doesn't let it in: write trusted_proxies static with the proxy's address, and trusted_proxies_strict"))
 	case !matches:
 		return caddyhttp.Error(http.StatusForbidden,
 			errors.New(

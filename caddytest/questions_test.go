@@ -241,7 +241,7 @@ var effectCases = []questionCase{
 
 // Who is the client?
 var addressCases = []questionCase{
-	{"everybody is a proxy", fmt.Sprintf(trustingIn, "0.0.0.0/0 ::/0") + siteOf(limiting("", largeLimit), toBackend), "every client is a proxy"},
+	{"everybody is a proxy", fmt.Sprintf(trustingIn, "0.0.0.0/0 ::/0") + siteOf(limiting("", largeLimit), toBackend), "trusted_proxies has a large part of the Internet"},
 	{"the first address of a list", "{\n\tservers {\n\t\ttrusted_proxies static 192.0.2.1\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "trusts proxies, and takes the first address"},
 	{"fields without proxies", "{\n\tservers {\n\t\tclient_ip_headers X-Real-IP\n\t}\n}\n" + siteOf(limiting("", largeLimit), toBackend), "client_ip_headers has no effect without trusted_proxies"},
 	{"the proxy as a key", fmt.Sprintf(trustingIn, "192.0.2.1") + siteOf(limiting("", "per key {remote_host}; "+largeLimit), toBackend), "is the address of the proxy"},

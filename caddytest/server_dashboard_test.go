@@ -106,6 +106,35 @@ func TestDashboardAgainstRebinding(t *testing.T) {
 	}
 }
 
+// Behind a proxy that the server doesn't trust all visitors have the proxy's address: nobody comes in by it, and no
+// exemption is for it, if the proxy says that the visitor is from elsewhere.
+func TestAddressOfAProxyFavorsNobody(t *testing.T) {
+	t.Parallel()
+	s := startCaddy(t, options("")+site("rate_limit {\nexempt client_ip private_ranges 127.0.0.0/8\nzone a {\nmatch not path /limits/*\nlimit 1/1h\n}\n}\n"+
+		"handle_path /limits/* {\nrate_limit_dashboard {\nwritable\nallow client_ip private_ranges 127.0.0.0/8\n}\n}\nrespond hello"))
+	for _, c := range []struct {
+		fields []string
+		inside bool
+	}{
+		{nil, true},
+		{[]string{"X-Forwarded-For: 192.168.1.7"}, true},
+		{[]string{"X-Forwarded-For: 100.64.0.9"}, true},
+		{[]string{"X-Forwarded-For: 8.8.8.8"}, false},
+		{[]string{"X-Forwarded-For: 192.168.1.7, 2001:4860:4860::8888"}, false},
+		{[]string{"X-Real-IP: 8.8.8.8"}, false},
+		{[]string{"Cf-Connecting-Ip: 8.8.8.8"}, false},
+	} {
+		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[c.inside]
+		if a := s.get("/limits/", c.fields...); a.status != want {
+			t.Errorf("with %q: got %d from the dashboard, want %d: %s", c.fields, a.status, want, a.body)
+		}
+		exempt := s.get("/", c.fields...).status == http.StatusOK && s.get("/", c.fields...).status == http.StatusOK
+		if exempt != c.inside {
+			t.Errorf("with %q: exempt %v, want %v", c.fields, exempt, c.inside)
+		}
+	}
+}
+
 // A header field that clients can write opens the dashboard to everybody.
 func TestDashboardBehindFieldsThatClientsCanWrite(t *testing.T) {
 	noData(t)

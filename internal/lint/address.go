@@ -57,15 +57,20 @@ func checkAddress(s *config.Survey) (found []advice.Advice) {
 			"this server trusts proxies, and takes the first address of X-Forwarded-For, which clients can write", enforce.StrictProxies)
 		give(!trusts && slices.ContainsFunc(fields, enforce.IsSingle),
 			"client_ip_headers has no effect without trusted_proxies: all visitors that come through one proxy share one count", "trusted_proxies static <networks of your proxy> beside it")
-		isAll := func(network string) bool { return strings.HasSuffix(network, "/0") }
-		give(slices.ContainsFunc(routing.TrustedRanges(server), isAll),
-			"trusted_proxies has 0.0.0.0/0 or ::/0: every client is a proxy, and either writes its own address or shares one count with all others", "trusted_proxies static <network of your proxy>")
+		give(slices.ContainsFunc(routing.TrustedRanges(server), isWide),
+			"trusted_proxies has a large part of the Internet: its clients are proxies, and either write their own address or share one count", "trusted_proxies static <network of your proxy>")
 		from, speaks := routing.ProxyProtocol(server)
 		const fromBalancer = "allow 192.0.2.0/24; with the network of the load balancer, and no fallback_policy"
-		give(slices.ContainsFunc(from, isAll), "proxy_protocol: everybody may tell the address of a connection, and so writes its own", fromBalancer)
+		give(slices.ContainsFunc(from, isWide), "proxy_protocol: everybody may tell the address of a connection, and so writes its own", fromBalancer)
 		give(speaks && from == nil && !strings.Contains(strings.Join(server.Listen, " "), "/"), "proxy_protocol without allow heeds nobody: all visitors share the address and the count of the load balancer", fromBalancer)
 	}
 	return found
+}
+
+// isWide reports whether a network is a large part of the Internet.
+func isWide(network string) bool {
+	p, err := netip.ParsePrefix(network)
+	return err == nil && p.Bits() < 8
 }
 
 // signOfProxy returns what tells of a proxy in front of a server, and where it reaches the server if that is known; or "".

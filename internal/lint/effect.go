@@ -112,11 +112,13 @@ func isLength(cost string) bool {
 func checkAddressing(s *config.Survey, p *config.Place, z *config.Zone, limits []config.Limit) []advice.Advice {
 	switch without := fmt.Sprintf(" has no effect with per %s", z.Per); {
 	case z.Scope == config.ScopeSite && p.Site == "" && !p.Anywhere && !isShared(s, p):
-		return []advice.Advice{z.Advice("scope: this site has no host, so that all hosts that come to it have one count", "per key \"{client_ip} {http.request.host}\" in the place of scope site")}
+		return []advice.Advice{z.Advice("scope: this site has no host, so that all hosts that come to it have one count", "per key \"{client_ip} {http.request.host}\" in the place of scope site, and a second zone per ip: clients invent hosts")}
 	case z.Scope == config.ScopeSite && strings.HasPrefix(p.Site, "*.") && z.Per == enforce.PerEveryone:
 		return []advice.Advice{z.Advice("scope: "+p.Site+" is one site, so that all its hosts have one count", "per key {http.request.host} in the place of per everyone")}
 	case len(z.MatcherSetsRaw) == 0 && slices.ContainsFunc(routing.PlaceholderNames(z.Key+z.Tier), bodyfield.IsField):
 		return []advice.Advice{z.Advice("key: requests whose body is of another kind than the field's are refused with 415, on the whole site", "match POST /login beside it, with the paths that have the field")}
+	case z.OnEmptyKey == enforce.EmptyDeny && slices.ContainsFunc(routing.PlaceholderNames(z.Key), bodyfield.IsField) && slices.ContainsFunc(z.MatcherSetsRaw, mayBeGET):
+		return []advice.Advice{z.Advice("on_empty_key deny: a GET for the page with the form has no body, and is refused", "match POST before the path")}
 	case z.Tiers && (z.Per == enforce.PerIP || z.Per == config.PerNetwork) && slices.ContainsFunc(limits, isQuota):
 		return []advice.Advice{z.Advice("per "+z.Per+": each address of a customer has the quota of the API key once more", "per api_key")}
 	case z.PrefixCeiling > 100 && s.App.Pressure != nil && s.App.Pressure.Disabled && slices.ContainsFunc(z.MatcherSetsRaw, isSignIn):

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -25,20 +26,26 @@ import (
 	"github.com/caddy-tally/caddy-tally/limiter"
 )
 
-// checkBan finds a ban after more violations than can occur: each limit counts one in a minute at most.
+// checkBan finds a ban after more violations than can occur: each limit counts one in its window, and in a minute, at
+// most.
 func checkBan(ban *config.Ban, advise func(problem, fix string) advice.Advice, limits []config.Limit) []advice.Advice {
 	if ban == nil {
 		return nil
 	}
-	most := 0
-	for range limits {
-		most += int((time.Duration(ban.Within)-1)/time.Minute) + 2
+	most, least := 0, time.Duration(math.MaxInt64)
+	for _, l := range limits {
+		window := max(time.Duration(l.Window), time.Minute)
+		most, least = most+int((time.Duration(ban.Within)-1)/window)+2, min(least, window)
 	}
 	if ban.After <= most || len(limits) == 0 {
 		return nil
 	}
-	return []advice.Advice{advise(fmt.Sprintf("ban: there are never %d violations in %v: a limit counts one in a minute at most", ban.After, time.Duration(ban.Within)),
-		fmt.Sprintf("ban after %d violations in %s for %s; or a longer time", min(most, 5), wording.Duration(time.Duration(ban.Within)), wording.Duration(time.Duration(ban.For))))}
+	after, within := min(most, 5), time.Duration(ban.Within)
+	if most < 3 && least < 12*time.Hour {
+		after, within = 3, 3*least
+	}
+	return []advice.Advice{advise(fmt.Sprintf("ban: there are never %d violations in %v: a limit counts one in its window, and in a minute, at most", ban.After, time.Duration(ban.Within)),
+		fmt.Sprintf("ban after %d violations in %s for %s; or a longer time", after, wording.Duration(within), wording.Duration(time.Duration(ban.For))))}
 }
 
 // isQuota reports whether a limit is one that customers know.
@@ -88,9 +95,16 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	give(time.Duration(a.StoreTimeout) > longestWait, fmt.Sprintf("store_timeout: while the store can't be used, requests wait %v", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at most 5s")
 	name := s.Run.Store.CaddyModule().ID.Name()
 	give(a.StoreTimeout > 0 && time.Duration(a.StoreTimeout) < shortestWait && name != "sqlite" && name != "memory", fmt.Sprintf("store_timeout: no server answers within %v, so that memory decides, with a part of each limit", time.Duration(a.StoreTimeout)), "store_timeout 100ms; or at least 5ms")
-	give(a.Reputation != nil && a.Reputation.Disabled && a.Ban == nil && slices.ContainsFunc(s.Places, func(p *config.Place) bool {
-		return p.Handler != nil && slices.ContainsFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban == 0 })
-	}), "trap: a visit costs points only, which have no effect with reputation off", "trap ban 1h before its paths; or leave out reputation off")
+	scored := slices.ContainsFunc(s.Zones, func(z config.SitedZone) bool { return z.WantsClients() && !z.WantsShadow() })
+	off := a.Reputation != nil && a.Reputation.Disabled
+	for _, p := range s.Places {
+		if p.Handler == nil || !off && scored || a.Ban != nil || a.Session != nil {
+			continue
+		}
+		if i := slices.IndexFunc(p.Handler.Traps, func(t *config.Trap) bool { return t.Ban == 0 }); i >= 0 {
+			found = append(found, advice.Advice{Source: p.Handler.Traps[i].Source, Problem: "trap: a visit costs points only, which have no effect with reputation off, or without a zone per client", Fix: "trap ban 1h in the place of trap; or a zone per client, and no reputation off"})
+		}
+	}
 	if k := a.APIKeys; k != nil && k.DefaultTier != "" && slices.ContainsFunc(a.Tiers, func(t *config.Tier) bool { return t.Name == k.DefaultTier && t.Unlimited }) {
 		give(true, fmt.Sprintf("api_keys: a stranger without a key is in tier %s, which is unlimited", k.DefaultTier), "deny in the place of default "+k.DefaultTier+"; or a tier with a limit: service_header in the tier is for your own programs")
 	}

@@ -166,7 +166,7 @@ func checkPassedBy(p *config.Place, z *config.Zone) []advice.Advice {
 			})
 		}
 		if passes(p.WitnessLiar(r, p.IsWritten)) {
-			return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s of a client that sends what another route asks for, which leads to the same upstream", r), "a path beside the field in the matcher of that route; or rate_limit above both, in a route block")}
+			return []advice.Advice{z.Advice(fmt.Sprintf("the zone never sees %s of a client whose fields lead it around this handler, to the same upstream", r), "a path beside the field in the matcher of that route; or rate_limit above both, without a matcher")}
 		}
 		for _, path := range r.Paths {
 			other := r
@@ -329,6 +329,12 @@ func isUnmatched(p *routing.Place) bool {
 	})
 }
 
+// mayBeGET reports whether a set may match requests with GET.
+func mayBeGET(set caddy.ModuleMap) bool {
+	methods := routing.NewRequests(set).Methods
+	return methods == nil || slices.Contains(methods, "GET")
+}
+
 // checkPuzzles finds challenges that are never shown, because they are only for pages that browsers request
 // with GET, and those whose solutions no handler of their site gets.
 func checkPuzzles(s *config.Survey) (found []advice.Advice) {
@@ -340,10 +346,6 @@ func checkPuzzles(s *config.Survey) (found []advice.Advice) {
 		return slices.ContainsFunc(s.Places, func(p *config.Place) bool {
 			return p.Handler != nil && p.Site == site && p.Witness(solution).Never() == ""
 		})
-	}
-	mayBeGET := func(set caddy.ModuleMap) bool {
-		methods := routing.NewRequests(set).Methods
-		return methods == nil || slices.Contains(methods, "GET")
 	}
 	for _, z := range s.Zones {
 		own := func(set caddy.ModuleMap) bool {

@@ -105,7 +105,11 @@ func checkSent(p *config.Place) (found []advice.Advice) {
 				var m struct{ Ranges []string }
 				_ = json.Unmarshal(set[kind], &m) // loading reports any error
 				for _, word := range m.Ranges {
-					if network, err := netip.ParsePrefix(word); err == nil && network != network.Masked() && !network.Addr().IsLoopback() {
+					network, err := netip.ParsePrefix(word)
+					switch wide := isWide(word) && o.Option == "exempt" && network.Bits() > 0; {
+					case wide:
+						give(fmt.Sprintf("%s is a large part of the Internet, and all of it is exempt", word), fmt.Sprintf("%v/24 in the place of %s", network.Addr(), word))
+					case err == nil && network != network.Masked() && !network.Addr().IsLoopback():
 						give(fmt.Sprintf("%s is the whole network %v, and not the address %v", word, network.Masked(), network.Addr()), network.Masked().String()+" in the place of "+word+"; or "+network.Addr().String())
 					}
 				}

@@ -17,6 +17,9 @@ import (
 // X-Forwarded-For as the client's. Where the proxy appends to the field it received, the client
 // wrote that address. Such an address is claimed: it is counted as always, but it gets no
 // violations, no bans and no exemptions, and is no verified crawler's.
+//
+// A server that doesn't trust the proxy in front of it takes the proxy's address for that of each client, and that is
+// often one for which exemptions are: those don't hold for it.
 
 // IsEarly reports whether a request came before the handshake of its connection was complete, as
 // TLS early data over QUIC. It may be a replay, and its address may be forged, because a single
@@ -93,12 +96,37 @@ func countParts(values []string) (n int) {
 	return n
 }
 
-// unclaimed matches requests whose client can't have chosen its address, nor forged it.
+// forwarding are header fields in which proxies send the address of a client.
+var forwarding = []string{"X-Forwarded-For", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}
+
+// IsRelayed reports whether a request comes from a private address that the server doesn't trust as a proxy, for one
+// of the Internet: then the address is that of a proxy.
+func IsRelayed(r *http.Request) bool {
+	ctx := r.Context()
+	peer, err := netip.ParseAddr(clientIP(r))
+	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); err != nil || trusted || isOfInternet(peer) {
+		return false
+	}
+	return slices.ContainsFunc(forwarding, func(field string) bool {
+		return slices.ContainsFunc(AddressesIn(r.Header[field]), isOfInternet)
+	})
+}
+
+// isOfInternet reports whether an address isn't one of a machine or of a network of one's own.
+func isOfInternet(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsLinkLocalUnicast() && !addr.IsUnspecified() && !shared.Contains(addr)
+}
+
+// shared is the network of carriers (RFC 6598), which some tunnels use.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// unclaimed matches requests whose client can't have chosen its address, nor forged it, and whose address is its own.
 type unclaimed struct{}
 
 // MatchWithError implements [caddyhttp.RequestMatcherWithError].
 func (unclaimed) MatchWithError(r *http.Request) (bool, error) {
-	return !IsEarly(r) && !IsClaimed(r), nil
+	return !IsEarly(r) && !IsClaimed(r) && !IsRelayed(r), nil
 }
 
 // requireUnclaimed makes sets that may use the client's address match no claimed one.

@@ -326,9 +326,15 @@ func (w *witness) run() {
 	if len(w.all.Methods) > 0 {
 		r.Method = w.all.Methods[0]
 	}
+	if w.stranger {
+		r.Header.Set("User-Agent", browser)
+	}
 	w.request = Prepare(w.view.Server, r)
 	w.routes(w.view.main)
 }
+
+// browser is the User-Agent of a stranger.
+const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
 // strangersAddress is the address of a stranger, and localAddress that of a proxy on the server's machine.
 var strangersAddress, localAddress = netip.MustParseAddr("9.9.9.9"), netip.MustParseAddr("127.0.0.1")
@@ -839,8 +845,10 @@ func (w *witness) strangers(name string, raw json.RawMessage) answer {
 		var fields map[string][]string
 		if json.Unmarshal(raw, &fields) == nil {
 			for field, values := range fields {
-				if strings.HasPrefix(field, "{") || http.CanonicalHeaderKey(field) == "User-Agent" {
+				if isAgent := http.CanonicalHeaderKey(field) == "User-Agent"; strings.HasPrefix(field, "{") || isAgent && w.ask(name, raw) != no {
 					return maybe
+				} else if isAgent {
+					return no
 				}
 				if values == nil { // the field must be absent
 					continue
