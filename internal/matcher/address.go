@@ -97,7 +97,7 @@ func countParts(values []string) (n int) {
 }
 
 // forwarding are header fields in which proxies send the address of a client.
-var forwarding = []string{"X-Forwarded-For", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip"}
+var forwarding = []string{"X-Forwarded-For", "X-Real-Ip", "Cf-Connecting-Ip"}
 
 // IsRelayed reports whether a request comes from a private address that the server doesn't trust as a proxy, for one
 // of the Internet: then the address is that of a proxy.
