@@ -343,6 +343,11 @@ func TestHowClientsAreShown(t *testing.T) {
 			per api_key
 			tiers
 		}
+		zone places {
+			match /places
+			per api_key
+			limit 9 concurrent
+		}
 		zone crowd {
 			match /crowd
 			per everyone
@@ -370,6 +375,8 @@ func TestHowClientsAreShown(t *testing.T) {
 		t.Errorf("a key has the tier of others:\n%s", out)
 	}
 	s.wantCommand(t, 1, []string{"allow", refused["/crowd"]}, "counts clients together")
+	s.wantCommand(t, 0, []string{"reset", refused["/api"]}, "Reset")
+	s.wantCommand(t, 0, []string{"explain", "api-key:acme"}, "passes; in zone places, unless 9 are under way")
 	s.wantCommand(t, 0, []string{"allow", refused["/api"]}, "api-key:acme")
 	s.wantCommand(t, 1, []string{"key", "new", "acme", "free", "--file", filepath.Join(s.dir, "keys")}, "caddy rate-limit key tier acme free changes it")
 }

@@ -250,7 +250,7 @@ func (ex *explainer) explainCounts(ctx context.Context) {
 		ex.Answer.Next = operator.Forecast{Outcome: "unknown",
 			Text: "isn't known: memory doesn't hold the client any more; ask with its address, api-key:NAME or key:TEXT"}
 	default:
-		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained)},
+		ex.Answer.Next = addShadows(operator.Forecast{Outcome: "allowed", Text: "passes" + ex.assumption(explained) + ex.placesText()},
 			shadows)
 	}
 }
@@ -305,6 +305,16 @@ func (ex *explainer) assumption(keys []countedKey) string {
 		}
 	}
 	return ""
+}
+
+// placesText describes how many of the target's requests may be in flight, or "".
+func (ex *explainer) placesText() (text string) {
+	for _, z := range ex.Config.AllZones {
+		if z.Concurrency != nil && len(ex.keysIn(z)) > 0 {
+			text += placesText(z)
+		}
+	}
+	return text
 }
 
 // tellsKey reports whether the target's name tells its key in a zone. An address doesn't tell what a key of the

@@ -226,11 +226,19 @@ func loadText(v *enforce.Verdict) (text string) {
 		case !matches || err != nil:
 		case !z.Applies(v.Handler.Config.Now()):
 			text += "; zone " + z.Name + " doesn't apply, only when " + z.When[0].Text
-		case z.Concurrency != nil && !z.RefusesNothing:
-			text += fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)
+		case z.Concurrency != nil:
+			text += placesText(z)
 		}
 	}
 	return text
+}
+
+// placesText describes how many requests may be in flight in a zone.
+func placesText(z *enforce.Zone) string {
+	if z.RefusesNothing {
+		return ""
+	}
+	return fmt.Sprintf("; in zone %s, unless %d are under way", z.Name, z.Concurrency.Most)
 }
 
 // explainLimits adds the states of the limits that the request is charged to.
