@@ -29,8 +29,9 @@ const (
 	filterBits = 16 // per key
 	filterSets = 7  // bits set by a key, each selected by 9 bits of the key
 
-	// minFilter is the minimum capacity of a filter, which takes 512 KiB.
-	minFilter = 1 << 18
+	// The capacities of the first filter, which takes 512 KiB, and of the next ones at least.
+	firstFilter = 1 << 18
+	minFilter   = 1 << 20
 )
 
 // newFilter returns an empty filter with at least a capacity.
@@ -114,7 +115,7 @@ func (fs *filters) due() int64 {
 	current := fs.current.Load()
 	switch {
 	case current == nil:
-		return minFilter
+		return firstFilter
 	case current.keys.Load() > current.capacity:
 		return max(minFilter, 2*current.filled)
 	}

@@ -22,10 +22,10 @@ func TestFiltersGrowWithTheKeysThatAreKept(t *testing.T) {
 			fs.add(1, key)
 		}
 	}
-	for round := range 2 {
+	for round, want := range []int64{firstFilter, minFilter, minFilter} {
 		capacity := fs.due()
-		if capacity != minFilter {
-			t.Fatalf("round %d: the filter is made for %d keys; expected %d", round, capacity, minFilter)
+		if capacity != want {
+			t.Fatalf("round %d: the filter is made for %d keys; expected %d", round, capacity, want)
 		}
 		fs.use(newFilter(capacity))
 		come(capacity + capacity/8)
