@@ -375,6 +375,7 @@ func TestHowClientsAreShown(t *testing.T) {
 		t.Errorf("a key has the tier of others:\n%s", out)
 	}
 	s.wantCommand(t, 1, []string{"allow", refused["/crowd"]}, "counts clients together")
+	s.wantCommand(t, 0, []string{"reset", refused["/crowd"]}, "from zero for all of them")
 	s.wantCommand(t, 0, []string{"reset", refused["/api"]}, "Reset")
 	s.wantCommand(t, 0, []string{"explain", "api-key:acme"}, "passes; in zone places, unless 9 are under way")
 	s.wantCommand(t, 0, []string{"allow", refused["/api"]}, "api-key:acme")

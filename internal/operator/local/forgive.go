@@ -70,6 +70,9 @@ func (r running) reset(ctx context.Context, o operator.Command) (operator.Done, 
 		return operator.Done{}, operator.Errorf(http.StatusNotFound, "%s: no limit has counted anything for it%s", t,
 			t.unknownHint())
 	}
+	if r := t.Referred; r != nil && r.Policy != nil && r.Policy.Zone.Per == enforce.PerEveryone {
+		done.Notes = append(done.Notes, "the limit counts all clients together: it counts from zero for all of them")
+	}
 	if len(keys) == operator.MaxItems {
 		done.Notes = append(done.Notes, "there may be more: reset it again")
 	}
