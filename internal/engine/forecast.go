@@ -179,6 +179,9 @@ func (c cell) copyTo(to cell) {
 	}
 	to.setLeaseLocked(c.leaseLocked())
 	to.setBlocksLocked(c.blocks())
+	if held := c.rare().holds; held != nil {
+		to.changeRareLocked(func(r *busy) { r.holds = held.copied() })
+	}
 	if known := c.rare().local; known != nil {
 		copied := &local{state: known.state, debts: slices.Clone(known.debts)}
 		copied.state.Slots = slices.Clone(known.state.Slots)

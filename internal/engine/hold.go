@@ -20,6 +20,12 @@ func (r *busy) hold() (mark uint32) {
 	return r.holds.mark
 }
 
+// copied returns a copy for a forecast.
+func (h *holds) copied() *holds {
+	own := *h
+	return &own
+}
+
 // holdLocked counts a request that holds the units it has spent.
 func (p *Pending) holdLocked(now int64) {
 	p.cell.changeRareLocked(func(r *busy) {

@@ -87,12 +87,14 @@ func TestPenaltyWaitsForTheLastDecision(t *testing.T) {
 func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
 	for _, slow := range []bool{false, true} {
 		f, scaling := newFixture(t), newScaling(t, 5, time.Minute, 5)
-		ask := func() (Debit, Decision) {
-			c := &Client{Key: []byte("key")}
+		debit := func() Debit {
 			d := penal(scaling.Levels[0], "key", time.Hour)
-			d.Counting, d.Client, d.Scaling = Held, c, scaling
-			debits := []Debit{d}
-			decision := f.Decide(context.Background(), c, debits)
+			d.Counting, d.Client, d.Scaling = Held, &Client{Key: []byte("key")}, scaling
+			return d
+		}
+		ask := func() (Debit, Decision) {
+			debits := []Debit{debit()}
+			decision := f.Decide(context.Background(), debits[0].Client, debits)
 			return debits[0], decision
 		}
 		for _, wrong := range []bool{false, true} {
@@ -105,6 +107,9 @@ func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
 				underWay = append(underWay, d.Pending)
 			}
 			for range 2 {
+				if next := f.Forecast(context.Background(), nil, []Debit{debit()}); next.Allowed || next.Retry > 2*time.Minute {
+					t.Errorf("while five are under way, the forecast is %+v, want no penalty", next)
+				}
 				if _, over := ask(); over.Allowed || over.Retry > 2*time.Minute {
 					t.Errorf("while five are under way, another one is decided as %+v, want no penalty", over)
 				}
