@@ -51,8 +51,9 @@ func (p *Place) writesBy(name string, seen []string) bool {
 // require verifies none either, whatever it trusts.
 func (p *Place) takesAnyCertificate() bool {
 	verifies := func(c *caddytls.ClientAuthentication) bool {
-		trusts := c.CARaw != nil || len(c.TrustedCACerts)+len(c.TrustedCACertPEMFiles) > 0
-		return len(c.VerifiersRaw)+len(c.TrustedLeafCerts) > 0 || strings.Contains(c.Mode, "verify") || c.Mode == "" && trusts
+		text, _ := json.Marshal(c) // with fields that are deprecated, too
+		has := func(field string) bool { return strings.Contains(string(text), `"`+field) }
+		return has("verifiers") || has("trusted_leaf") || strings.Contains(c.Mode, "verify") || c.Mode == "" && (has("ca") || has("trusted_ca"))
 	}
 	asks := false
 	for _, policy := range p.View.Server.TLSConnPolicies {

@@ -104,5 +104,5 @@ func WriteTable(w io.Writer, look Look, heads []string, body [][]Cell) {
 	for _, row := range body {
 		writeRow(row)
 	}
-	table.Flush() //nolint:errcheck // as for other lines
+	table.Flush()
 }
