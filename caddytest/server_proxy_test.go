@@ -9,8 +9,16 @@ import (
 // A proxy that isn't trusted makes all visitors share one count. When all refused requests of a local
 // peer name other addresses, the server asks once whether it is a proxy: in the log, by status and explain.
 func TestAnUntrustedProxyIsAskedAbout(t *testing.T) {
+	for name, servers := range map[string]string{"none is trusted": "", "another one is": "servers {\ntrusted_proxies static 172.18.0.2\ntrusted_proxies_strict\n}\n"} {
+		t.Run(name, func(t *testing.T) { checkAsked(t, servers) })
+	}
+}
+
+// checkAsked checks that a server with options asks about its only peer.
+func checkAsked(t *testing.T, servers string) {
+	t.Helper()
 	const question = "is 127.0.0.1 a proxy of yours?"
-	config := options(patient) + site("rate_limit {\nzone all {\nlimit 5/1h\n}\n}\nrespond %s")
+	config := options(patient+servers) + site("rate_limit {\nzone all {\nlimit 5/1h\n}\n}\nrespond %s")
 	s := startCaddy(t, fmt.Sprintf(config, "hello"))
 	for i := range 20 { // of which five pass
 		s.get("/", fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -184,15 +185,15 @@ func (c *Compiler) checkListeners(ctx caddy.Context, l *Listener, door *listener
 // checkProxies finds trusted proxies of a server whose connections would be counted.
 func (l *Listener) checkProxies(server *caddyhttp.Server, door *listener.Door) []advice.Advice {
 	ranges := routing.TrustedRanges(server)
-	counted := slices.IndexFunc(ranges, func(text string) bool {
+	counted := slices.DeleteFunc(slices.Clone(ranges), func(text string) bool {
 		network, err := networkOf(text)
-		return err != nil || !slices.ContainsFunc(door.Except, func(p netip.Prefix) bool {
+		return err == nil && slices.ContainsFunc(door.Except, func(p netip.Prefix) bool {
 			return p.Bits() <= network.Bits() && p.Contains(network.Addr())
 		})
 	})
 	fix := "<networks of your proxies>"
-	if counted >= 0 {
-		fix = ranges[counted]
+	if len(counted) > 0 {
+		fix = strings.Join(counted, " ")
 	} else if len(ranges) > 0 {
 		return nil
 	}

@@ -22,8 +22,8 @@ import (
 // taken for a proxy.
 const peerRefusals = 20
 
-// Peer watches the refusals of a server without trusted proxies for a peer that is probably a proxy: all
-// visitors that come through it share one count. A visitor can write the field as well, so that the
+// Peer watches the refusals of a server for a peer that isn't trusted and is probably a proxy: all visitors that
+// come through it share one count. A visitor can write the field as well, so that the
 // advice is a question.
 //
 // Only refused requests are examined, so that others cost nothing. An untrusted proxy has enough of
@@ -44,11 +44,11 @@ type peerRun struct {
 // process.
 var peers sync.Map
 
-// PeerOf returns the peer of the server of a handler's ctx, or nil if that server trusts proxies. Advice
-// that was given about it before a reload still holds.
+// PeerOf returns the peer of the server of a handler's ctx. Advice that was given about it before a reload still
+// holds, unless the server may trust it now.
 func (cfg *Config) PeerOf(ctx caddy.Context) *Peer {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || routing.TrustsProxies(server) {
+	if !ok {
 		return nil
 	}
 	listen := fmt.Sprint(server.Listen)
@@ -59,10 +59,22 @@ func (cfg *Config) PeerOf(ctx caddy.Context) *Peer {
 		value, _ = peers.LoadOrStore(listen, created)
 	}
 	p := value.(*Peer)
-	if run := p.last.Load(); run.asked {
+	switch run := p.last.Load(); {
+	case run.asked && mayTrust(server, run.addr):
+		p.last.Store(new(peerRun))
+	case run.asked:
 		cfg.Advice.Keep(p.advice(run.addr))
 	}
 	return p
+}
+
+// mayTrust reports whether a server trusts an address as a proxy, or proxies that its config doesn't name.
+func mayTrust(server *caddyhttp.Server, addr netip.Addr) bool {
+	ranges := routing.TrustedRanges(server)
+	return routing.TrustsProxies(server) && len(ranges) == 0 || slices.ContainsFunc(ranges, func(text string) bool {
+		network, err := caddyhttp.CIDRExpressionToPrefix(text)
+		return err == nil && network.Contains(addr)
+	})
 }
 
 // watch notes a refused request, and reports whether its peer has become a probable proxy. Once that has
@@ -77,7 +89,8 @@ func (p *Peer) watch(r *http.Request) (proxy netip.Addr, found bool) {
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	addr := peer.Addr().Unmap()
-	if err != nil || !addr.IsLoopback() && !addr.IsPrivate() {
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	if err != nil || trusted || !addr.IsLoopback() && !addr.IsPrivate() {
 		return proxy, false
 	}
 	named := matcher.AddressesIn(slices.Concat(r.Header["X-Forwarded-For"], r.Header["X-Real-Ip"]))

@@ -430,7 +430,7 @@ func neverReached(limits []config.Limit) (problem, fix string) {
 func neverOver(one, other config.Limit) (a, b limiter.Limit, contained bool) {
 	a, errA := one.Compile()
 	b, errB := other.Compile()
-	return a, b, errA == nil && errB == nil && !one.Shadow && !other.Shadow && one.Timezone == other.Timezone && contains(a, b)
+	return a, b, errA == nil && errB == nil && !other.Shadow && one.Timezone == other.Timezone && contains(a, b)
 }
 
 // checkBeside finds zones for all requests that keep a zone for some of them from its own, higher limits.

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -32,20 +31,19 @@ func checkBan(ban *config.Ban, advise func(problem, fix string) advice.Advice, l
 	if ban == nil {
 		return nil
 	}
-	most, least := 0, time.Duration(math.MaxInt64)
+	most := 0
 	for _, l := range limits {
-		window := max(time.Duration(l.Window), time.Minute)
-		most, least = most+int((time.Duration(ban.Within)-1)/window)+2, min(least, window)
+		most += int((time.Duration(ban.Within)-1)/max(time.Duration(l.Window), time.Minute)) + 2
 	}
 	if ban.After <= most || len(limits) == 0 {
 		return nil
 	}
-	after, within := min(most, 5), time.Duration(ban.Within)
-	if most < 3 && least < 12*time.Hour {
-		after, within = 3, 3*least
+	after := min(most, 5)
+	if most < 3 {
+		after = 1 // as after so many failures elsewhere
 	}
 	return []advice.Advice{advise(fmt.Sprintf("ban: there are never %d violations in %v: a limit counts one in its window, and in a minute, at most", ban.After, time.Duration(ban.Within)),
-		fmt.Sprintf("ban after %d violations in %s for %s; or a longer time", after, wording.Duration(within), wording.Duration(time.Duration(ban.For))))}
+		fmt.Sprintf("ban after %s in %s for %s; or a longer time", wording.Counted(after, "violation"), wording.Duration(time.Duration(ban.Within)), wording.Duration(time.Duration(ban.For))))}
 }
 
 // isQuota reports whether a limit is one that customers know.
@@ -113,6 +111,7 @@ func checkApp(s *config.Survey) (found []advice.Advice) {
 	}); i >= 0 {
 		give(true, fmt.Sprintf("tier %s: service_header: its secret is one of those that are tried first", a.Tiers[i].Name), "{env.SERVICE_TOKEN} in the place of "+a.Tiers[i].ServiceHeader.Secret+"; with what openssl rand -hex 32 prints in the environment")
 	}
+	give(a.IPv6Prefix > 64, fmt.Sprintf("ipv6_prefix: one machine has all addresses of a /64, and so a count for each /%d", a.IPv6Prefix), "ipv6_prefix 64")
 	give(a.Pressure != nil && a.Pressure.Fingerprints > 0 && a.Pressure.Fingerprints < household, "pressure: a family or an office has more browsers than that, and each of its members then has half of the limits", "fingerprints 20")
 	give(a.Session != nil && a.Session.MaxPerPrefix > 0 && a.Session.MaxPerPrefix < household, "session: max_sessions_per_prefix: a family or an office has more browsers than that, and no further one gets a session within an hour", "max_sessions_per_prefix 100")
 	if a.Session != nil && a.Session.Challenge != nil {
