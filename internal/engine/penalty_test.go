@@ -89,7 +89,7 @@ func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
 		f, scaling := newFixture(t), newScaling(t, 5, time.Minute, 5)
 		debit := func() Debit {
 			d := penal(scaling.Levels[0], "key", time.Hour)
-			d.Counting, d.Client, d.Scaling = Held, &Client{Key: []byte("key")}, scaling
+			d.Counting, d.Client, d.Scaling = Held, &Client{Key: []byte("client")}, scaling
 			return d
 		}
 		ask := func() (Debit, Decision) {
@@ -114,7 +114,7 @@ func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
 					t.Errorf("while five are under way, another one is decided as %+v, want no penalty", over)
 				}
 			}
-			if record := f.CachedRecord(Client{Key: []byte("key")}); len(record.Past) > 0 {
+			if record := f.CachedRecord(Client{Key: []byte("client")}); len(record.Past) > 0 {
 				t.Errorf("a violation: %+v", record)
 			}
 			if slow && wrong {
@@ -128,7 +128,7 @@ func TestRequestsUnderWayBeginNoPenalty(t *testing.T) {
 		if _, over := ask(); over.Retry != time.Hour {
 			t.Errorf("after five that count or are slow (%v): %+v, want a penalty", slow, over)
 		}
-		if record := f.CachedRecord(Client{Key: []byte("key")}); len(record.Past) != 1 {
+		if record := f.CachedRecord(Client{Key: []byte("client")}); len(record.Past) != 1 {
 			t.Errorf("no violation: %+v", record)
 		}
 	}
