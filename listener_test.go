@@ -61,7 +61,7 @@ func TestProxiesAreExcepted(t *testing.T) {
 		fix               string
 	}{
 		{"rate_limit\ntls", "", ""},
-		{"rate_limit\ntls", "static 10.0.0.0/8 192.0.2.1", "except 10.0.0.0/8"},
+		{"rate_limit\ntls", "static 10.0.0.0/8 192.0.2.1", "except 10.0.0.0/8 192.0.2.1"},
 		{"rate_limit {\nexcept 10.0.0.0/7\n}\ntls", "static 10.0.0.0/8 192.0.2.1", "except 192.0.2.1"},
 		{"rate_limit {\nexcept 10.0.0.0/7 192.0.2.1\n}\ntls", "static 10.0.0.0/8 192.0.2.1", ""},
 		{"rate_limit {\nexcept private_ranges\n}\ntls", "static private_ranges", ""},
