@@ -54,7 +54,7 @@ func Wait(d time.Duration) string {
 	}
 }
 
-// Number formats a number with separated thousands: 1,234,567.
+// Number formats a number with separated thousands: 1,234,567 (decision 184).
 func Number(n int64) string { return humanize.Comma(n) }
 
 // Counted returns a number with its noun: 1 ban, 2 bans.
