@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-tally/caddy-tally/internal/caddyconf"
 	"github.com/caddy-tally/caddy-tally/internal/enforce"
 	"github.com/caddy-tally/caddy-tally/internal/instance"
+	"github.com/caddy-tally/caddy-tally/internal/matcher"
 	"github.com/caddy-tally/caddy-tally/internal/names"
 	"github.com/caddy-tally/caddy-tally/internal/report"
 	"github.com/caddy-tally/caddy-tally/internal/stores"
@@ -125,8 +126,7 @@ var inside = regexp.MustCompile(`^[^.]*$|^/|(^|\.)(localhost|localdomain|interna
 func isElsewhere(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	ip, err := netip.ParseAddr(host)
-	shared := netip.MustParsePrefix("100.64.0.0/10") // of Tailscale
-	return err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip) || err != nil && !inside.MatchString(strings.TrimSuffix(host, "."))
+	return err == nil && matcher.IsOfInternet(ip) || err != nil && !inside.MatchString(strings.TrimSuffix(host, "."))
 }
 
 // compileClients checks the identification of clients.

@@ -104,21 +104,21 @@ var forwarding = []string{"X-Forwarded-For", "X-Real-Ip", "Cf-Connecting-Ip"}
 func IsRelayed(r *http.Request) bool {
 	ctx := r.Context()
 	peer, err := netip.ParseAddr(clientIP(r))
-	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); err != nil || trusted || isOfInternet(peer) {
+	if trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool); err != nil || trusted || IsOfInternet(peer) {
 		return false
 	}
 	return slices.ContainsFunc(forwarding, func(field string) bool {
-		return slices.ContainsFunc(AddressesIn(r.Header[field]), isOfInternet)
+		return slices.ContainsFunc(AddressesIn(r.Header[field]), IsOfInternet)
 	})
 }
 
-// isOfInternet reports whether an address isn't one of a machine or of a network of one's own.
-func isOfInternet(addr netip.Addr) bool {
+// IsOfInternet reports whether an address isn't one of a machine or of a network of one's own.
+func IsOfInternet(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsLinkLocalUnicast() && !addr.IsUnspecified() && !shared.Contains(addr)
 }
 
-// shared is the network of carriers (RFC 6598), which some tunnels use.
+// shared is the network of carriers (RFC 6598), which tunnels such as Tailscale use.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 // unclaimed matches requests whose client can't have chosen its address, nor forged it, and whose address is its own.

@@ -75,6 +75,9 @@ func (p *Place) WitnessLiar(r Requests, lies func(caddy.ModuleMap) bool) Witness
 	return p.witness(r, lies, nil)
 }
 
+// isStranger reports whether the witness is a stranger.
+func (w *witness) isStranger() bool { return w.lies != nil }
+
 // honest are the lies of a stranger who tells none.
 func honest(caddy.ModuleMap) bool { return false }
 
@@ -87,7 +90,7 @@ func (p *Place) witness(r Requests, lies func(caddy.ModuleMap) bool, asked caddy
 	}
 	r.Hosts = p.hostsOf(r)
 	for _, one := range p.asSent(r) {
-		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, stranger: lies != nil, lies: lies, asked: asked}
+		w := &witness{view: p.view, target: p.Module, around: p.around, all: one, lies: lies, asked: asked}
 		for more := true; more; more = w.next() {
 			if w.run(); w.unknown || len(all) == maxWays {
 				return nil
@@ -294,14 +297,13 @@ func (all Witnessed) Through(module any) bool {
 
 // witness is a request that is on its way.
 type witness struct {
-	view     *View
-	target   any // the module of the handler
-	around   map[*Route]bool
-	all      Requests // the description, with at most one path
-	stranger bool
-	lies     func(caddy.ModuleMap) bool // whether a stranger makes matchers match; never called for others
-	choices  []bool                     // where it may go both ways, in order: whether it goes in
-	chosen   int                        // the choices made
+	view    *View
+	target  any // the module of the handler
+	around  map[*Route]bool
+	all     Requests                   // the description, with at most one path
+	lies    func(caddy.ModuleMap) bool // whether a stranger makes matchers match; nil for others
+	choices []bool                     // where it may go both ways, in order: whether it goes in
+	chosen  int                        // the choices made
 
 	way
 	request   *http.Request
@@ -326,7 +328,7 @@ func (w *witness) run() {
 	if len(w.all.Methods) > 0 {
 		r.Method = w.all.Methods[0]
 	}
-	if w.stranger {
+	if w.isStranger() {
 		r.Header.Set("User-Agent", browser)
 	}
 	w.request = Prepare(w.view.Server, r)
@@ -499,7 +501,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 		return false
 	case n.Name == "rewrite":
 		w.rewrite(n)
-	case n.Name == "authentication" && w.stranger:
+	case n.Name == "authentication" && w.isStranger():
 		w.by, w.refuses = n.Name, true
 		return false
 	}
@@ -518,7 +520,7 @@ func (w *witness) handler(n Node) (goesOn bool) {
 	switch mayAnswer := n.Name == "reverse_proxy" || n.Name == "file_server"; {
 	case answersAll(n.Name, n.Module) || n.Name == "acme_server":
 	case mayAnswer && w.reached && w.choose():
-	case w.stranger && n.Name == "reverse_proxy": // it asks whether he may pass, as forward_auth does
+	case w.isStranger() && n.Name == "reverse_proxy": // it asks whether he may pass, as forward_auth does
 	default:
 		return true
 	}
@@ -626,7 +628,7 @@ func (p *Place) Is(r Requests, set caddy.ModuleMap) bool {
 	}
 	r.Hosts = p.hostsOf(r)
 	return !slices.ContainsFunc(r.onePath(false), func(one Requests) bool {
-		w := &witness{view: &View{Server: p.view.Server, Hosts: p.view.Hosts}, all: one, stranger: true, lies: honest}
+		w := &witness{view: &View{Server: p.view.Server, Hosts: p.view.Hosts}, all: one, lies: honest}
 		w.run()
 		return w.matchesSet(set) != yes
 	})
@@ -736,9 +738,9 @@ func (w *witness) matchesOne(name string, raw json.RawMessage) answer {
 			return answer
 		}
 		switch {
-		case w.stranger && w.lies(caddy.ModuleMap{name: raw}):
+		case w.isStranger() && w.lies(caddy.ModuleMap{name: raw}):
 			return yes
-		case w.stranger:
+		case w.isStranger():
 			return w.strangers(name, raw)
 		}
 	}
@@ -769,7 +771,7 @@ func (w *witness) sentBy(methods []string) answer {
 	switch {
 	case methods == nil:
 		return yes
-	case w.all.Methods == nil && w.stranger && slices.Contains(methods, http.MethodGet) && slices.Contains(methods, http.MethodPost):
+	case w.all.Methods == nil && w.isStranger() && slices.Contains(methods, http.MethodGet) && slices.Contains(methods, http.MethodPost):
 		return yes
 	}
 	return covers(w.all.Methods, methods)
